@@ -102,15 +102,18 @@ def ask(app: ASGIApp, target: str = "/", *, method: str = "GET", body: str = "",
         "path": path,
         "raw_path": path.encode(),
         "query_string": query.encode(),
-        "headers": [(name.encode(), value.encode()) for name, value in given.items()],
+        "headers": [(name.encode(), value.encode("utf-8")) for name, value in given.items()],
         "server": ("127.0.0.1", 8466),
         "client": ("127.0.0.1", 1),
         "root_path": "",
     }
     sent: list[Message] = []
+    bodies: list[Message] = [{"type": "http.request", "body": body.encode(), "more_body": False}]
 
     async def receive() -> Message:
-        return {"type": "http.request", "body": body.encode(), "more_body": False}
+        if bodies:
+            return bodies.pop()
+        return await asyncio.Future()  # the reader stays connected, and says nothing more
 
     async def send(message: Message) -> None:
         sent.append(message)

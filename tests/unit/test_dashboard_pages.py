@@ -122,7 +122,8 @@ def test_sort_search_and_pages_of_many_queues(many: RowsInMemory, query: str, fi
 
 
 def test_queues_that_are_checked_next_come_first_and_those_without_an_instant_last(many: RowsInMemory) -> None:
-    assert names(shown(many, "/?sort=check"))[0] == "queue-00060" or "queue-00001"
+    first = names(shown(many, "/?sort=check"))[0]
+    assert int(first.removeprefix("queue-")) % 60 == 1
     assert names(shown(many, "/?sort=check&page=100"))[-1] == "queue-09999"
 
 
@@ -138,4 +139,4 @@ def test_the_links_between_pages_keep_search_state_and_order(many: RowsInMemory)
     for number in (1, 3):
         assert re.search(rf'href="/\?search=queue&amp;state=INACTIVE&amp;sort=queue&amp;page={number}"', text)
     assert "101 to 200 of 1,000" in text
-    assert '<option selected>INACTIVE</option>' in text
+    assert "<option selected>INACTIVE</option>" in text

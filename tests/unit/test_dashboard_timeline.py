@@ -138,7 +138,7 @@ def test_instants_far_away_are_drawn_at_the_edge(instant: str) -> None:
 
 
 def test_names_in_the_picture_are_text() -> None:
-    reason = f"{HOSTILE}\" onload=\"alert(1)"
+    reason = f'{HOSTILE}" onload="alert(1)'
     activation = Activation("QUEUE_ACTIVATION", after(1_000), "q", "id", 1, 5, 0, reason=reason)
     life = Span(FROM_MS, None, "lives")
     line = Timeline(FROM_MS, UNTIL_MS, activations=[(FROM_MS + 1_000, activation)], readers=[Reader(HOSTILE, life)])

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.applications import Starlette
@@ -29,6 +30,7 @@ from streaming.system import hints
 # The shortest time between two looks for news, and the longest time without an event: ages grow without any record.
 _LOOK_S = 1.0
 _AT_LEAST_EVERY_S = 5.0
+_MOST_FORM_BYTES = 16_384
 _COOKIE = "queue-activation-dashboard"
 _HEADERS = {
     "Content-Security-Policy": (
@@ -195,8 +197,7 @@ class _Guard:
         if any(_is_same(given, token) for given in (bearer, request.cookies.get(_COOKIE, ""))):
             return self._app
         if request.url.path == "/token" and request.method == "POST":
-            form = await request.form()
-            if _is_same(str(form.get("token", "")), token):
+            if _is_same(await _entered(request), token):
                 answer = RedirectResponse("/", 303)
                 answer.set_cookie(_COOKIE, token, httponly=True, samesite="strict", secure=self._is_secure)
                 return answer
@@ -209,6 +210,16 @@ _ADMISSION = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Toke
 <link rel="stylesheet" href="/static/dashboard.css"><main><h1>A token is needed</h1>
 <form method="post" action="/token"><label>Token <input type="password" name="token" autocomplete="current-password"
 required autofocus></label> <button>Enter</button></form></main></html>"""
+
+
+async def _entered(request: Request) -> str:
+    """Returns the token of the form; empty if there is none. Starlette needs one more package to read forms."""
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > _MOST_FORM_BYTES:
+            return ""
+    return parse_qs(body.decode(errors="replace")).get("token", [""])[0]
 
 
 def _is_same(given: str, token: str) -> bool:

@@ -1,0 +1,165 @@
+"""The dashboard in a real browser: it shows what the records in Kafka say, to everybody, and names are text."""
+
+import json
+import uuid
+from collections.abc import Iterator
+from urllib.parse import urlencode
+
+import pytest
+from axe_selenium_python import Axe
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+
+from streaming.cli.dashboard.serving import Address, Served, listen
+from streaming.kafka.admin import Admin
+from streaming.kafka.clients import Cluster
+from streaming.wire.topics import Topics
+from tests.support.browsers import browser, complaints, show
+from tests.support.checked_producer import CheckedProducer
+from tests.support.dashboards import HOSTILE, activation, row
+from tests.support.shared_broker import SharedBroker
+from tests.support.waiting import wait_until
+
+DEADLINE_S = 30.0
+PAGES = {"queues": "", "queue": "queue?name=orders", "activity": "activity"}
+RULES = {"runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa"]}}
+
+
+class Scene:
+    """The dashboard on topics of its own, and the records of a monitor and of readers."""
+
+    def __init__(self, cluster: Cluster, topics: Topics, url: str) -> None:
+        self.topics, self.url = topics, url
+        self._producer = CheckedProducer(cluster)
+
+    def write(self, topic: str, queue: str, value: dict[str, object]) -> None:
+        self._producer.produce(topic, json.dumps(value), queue)
+        self._producer.flush()
+
+    def page(self, name: str) -> str:
+        return self.url + PAGES[name]
+
+
+@pytest.fixture(scope="module")
+def scene(broker: SharedBroker) -> Iterator[Scene]:
+    cluster, topics = Cluster(broker.bootstrap_servers, {}), Topics(f"d-{uuid.uuid4().hex[:8]}-")
+    Admin(cluster).create_topics(topics.specs(), partitions=1, replication_factor=1)
+    address = Address(port=0)
+    with listen(address) as listening, Served(cluster, topics, address, listening) as served:
+        found = Scene(cluster, topics, served.url)
+        for queue, unread in (("orders", 3), (HOSTILE, 20), ("parcels", 100)):
+            found.write(topics.monitors, queue, row(queue, unread_messages=unread, activation_sequence=1))
+            found.write(topics.activations, queue, activation(queue))
+            found.write(topics.arrivals, queue, {"type": "MESSAGE_ARRIVED", "queue": queue, "count": unread})
+        wait = {"type": "RECEIVE", "queue": "orders", "session_id": HOSTILE, "result": "WAITING"}
+        found.write(topics.receives, "orders", wait)
+        yield found
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[webdriver.Chrome]:
+    with browser() as driver:
+        yield driver
+
+
+@pytest.fixture
+def driver(running: webdriver.Chrome) -> webdriver.Chrome:
+    show(running)
+    complaints(running)
+    return running
+
+
+def text_of(driver: webdriver.Chrome, css: str = "main") -> str:
+    return driver.find_element(By.CSS_SELECTOR, css).text
+
+
+def names(driver: webdriver.Chrome) -> list[str]:
+    return [each.text for each in driver.find_elements(By.CSS_SELECTOR, "#queues tbody th")]
+
+
+def open_queues(driver: webdriver.Chrome, scene: Scene, query: str = "") -> None:
+    """Opens the page of queues when the dashboard has read all of them."""
+
+    def has_all() -> bool:
+        driver.get(scene.page("queues"))
+        return len(names(driver)) >= 3
+
+    wait_until(has_all, DEADLINE_S, "all queues on the page")
+    if query:
+        driver.get(f"{scene.page('queues')}?{query}")
+
+
+def test_queues_sort_filter_and_update_while_one_looks(driver: webdriver.Chrome, scene: Scene) -> None:
+    open_queues(driver, scene)
+    assert names(driver) == ["parcels", HOSTILE, "orders"]
+    driver.find_element(By.LINK_TEXT, "Queue").click()
+    assert names(driver) == sorted(names(driver))
+    field = driver.find_element(By.NAME, "search")
+    field.send_keys("PARC")
+    field.submit()
+    wait_until(lambda: names(driver) == ["parcels"], DEADLINE_S, "the search")
+    assert "100" in text_of(driver, "#queues tbody")
+    wait_until(lambda: text_of(driver, "#live") == "live", DEADLINE_S, "the stream")
+    scene.write(scene.topics.monitors, "parcels", row("parcels", unread_messages=4_321))
+    wait_until(lambda: "4,321" in text_of(driver, "#queues tbody"), DEADLINE_S, "the new count")
+    scene.write(scene.topics.monitors, "parcels", row("parcels", unread_messages=100, activation_sequence=1))
+    assert complaints(driver) == []
+
+
+def test_a_queue_shows_what_its_records_say(driver: webdriver.Chrome, scene: Scene) -> None:
+    driver.get(scene.page("queue"))
+    assert text_of(driver, "h1") == "orders"
+    assert "No reader is started" in text_of(driver, ".answer")
+    titles = [each.get_attribute("textContent") for each in driver.find_elements(By.CSS_SELECTOR, ".timeline title")]
+    assert "3 arrived" in titles
+    assert f"{HOSTILE} waits" in titles
+    assert complaints(driver) == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_names_are_text_and_the_console_is_silent(driver: webdriver.Chrome, scene: Scene, page: str) -> None:
+    driver.get(scene.page(page))
+    wait_until(lambda: text_of(driver, "#live") == "live", DEADLINE_S, "the stream")
+    assert [each.get_attribute("src") for each in driver.find_elements(By.TAG_NAME, "script")] == [
+        f"{scene.url}static/dashboard.js"
+    ]
+    assert complaints(driver) == []
+
+
+def test_a_queue_with_a_hostile_name_has_its_page(driver: webdriver.Chrome, scene: Scene) -> None:
+    open_queues(driver, scene)
+    driver.find_element(By.LINK_TEXT, HOSTILE).click()
+    wait_until(lambda: text_of(driver, "h1") == HOSTILE, DEADLINE_S, "its page")
+    assert complaints(driver) == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("is_dark", [False, True], ids=["light", "dark"])
+def test_everybody_can_use_each_page(driver: webdriver.Chrome, scene: Scene, page: str, is_dark: bool) -> None:
+    show(driver, is_dark=is_dark)
+    driver.get(scene.page(page))
+    axe = Axe(driver)
+    axe.inject()
+    found = axe.run(options=RULES)
+    assert [(each["id"], [node["html"] for node in each["nodes"]]) for each in found["violations"]] == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("width", [320, 400, 1_600])
+def test_no_page_is_wider_than_the_screen(driver: webdriver.Chrome, scene: Scene, page: str, width: int) -> None:
+    show(driver, width=width)
+    driver.get(scene.page(page))
+    assert driver.execute_script("return document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_without_a_script_a_page_shows_the_same(driver: webdriver.Chrome, scene: Scene, page: str) -> None:
+    show(driver, has_scripts=False)
+    driver.get(scene.page(page))
+    assert "orders" in text_of(driver)
+    assert text_of(driver, "#live") == ""
+
+
+def test_a_queue_that_nobody_knows(driver: webdriver.Chrome, scene: Scene) -> None:
+    driver.get(f"{scene.url}queue?{urlencode({'name': 'nobody'})}")
+    assert "There is no queue 'nobody'" in text_of(driver)
