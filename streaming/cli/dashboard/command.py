@@ -63,6 +63,8 @@ def dashboard(
         raise UserError(
             f"The dashboard needs the package {error.name}. Install it: pip install 'queue-activation[dashboard]'"
         ) from None
+    if (tls_certificate is None) != (tls_key is None):
+        raise UserError(f"{hints.option('--tls-certificate')} and {hints.option('--tls-key')} need each other.")
     address = Address(host.strip("[]"), port, _token(token_file), tls_certificate, tls_key, is_open=unprotected)
     _check(
         address.host,

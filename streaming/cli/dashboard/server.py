@@ -196,11 +196,11 @@ class _Guard:
         bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
         if any(_is_same(given, token) for given in (bearer, request.cookies.get(_COOKIE, ""))):
             return self._app
-        if request.url.path == "/token" and request.method == "POST":
-            if _is_same(await _entered(request), token):
-                answer = RedirectResponse("/", 303)
-                answer.set_cookie(_COOKIE, token, httponly=True, samesite="strict", secure=self._is_secure)
-                return answer
+        is_form = request.url.path == "/token" and request.method == "POST"
+        if is_form and _is_same(await _entered(request), token):
+            answer = RedirectResponse("/", 303)
+            answer.set_cookie(_COOKIE, token, httponly=True, samesite="strict", secure=self._is_secure)
+            return answer
         if "text/html" not in request.headers.get("accept", ""):
             return PlainTextResponse("A token is needed, as a header `Authorization: Bearer TOKEN`.\n", 401)
         return HTMLResponse(_ADMISSION, 401)

@@ -168,6 +168,8 @@ def _check_tls(address: Address) -> None:
     if address.certificate is None or address.key is None:
         return
     try:
-        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(address.certificate, address.key)
+        # With a password, even an empty one, OpenSSL does not ask for one on the terminal.
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(address.certificate, address.key, password="")
     except (OSError, ssl.SSLError) as error:
         raise UserError(f"The certificate {address.certificate} and its key cannot be used: {error}") from None
