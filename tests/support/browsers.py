@@ -48,4 +48,4 @@ def show(driver: webdriver.Chrome, *, is_dark: bool = False, width: int = 1_000,
 
 def complaints(driver: webdriver.Chrome) -> list[str]:
     """Returns what the console has said since the last call."""
-    return [entry["message"] for entry in driver.get_log("browser")]
+    return [entry["message"] for entry in driver.get_log("browser")]  # type: ignore[no-untyped-call]

@@ -118,6 +118,9 @@ def ask(app: ASGIApp, target: str = "/", *, method: str = "GET", body: str = "",
     async def send(message: Message) -> None:
         sent.append(message)
 
-    asyncio.run(app(scope, receive, send))
+    async def run() -> None:
+        await app(scope, receive, send)
+
+    asyncio.run(run())
     found = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
     return Answer(sent[0]["status"], found, b"".join(part.get("body", b"") for part in sent[1:]).decode())
