@@ -37,9 +37,16 @@ def browser() -> Iterator[webdriver.Chrome]:
         driver.quit()
 
 
-def show(driver: webdriver.Chrome, *, is_dark: bool = False, width: int = 1_000, has_scripts: bool = True) -> None:
+def show(
+    driver: webdriver.Chrome,
+    *,
+    is_dark: bool = False,
+    width: int = 1_000,
+    height: int = 1_000,
+    has_scripts: bool = True,
+) -> None:
     """Sets how pages are shown from now on."""
-    metrics = {"width": width, "height": 1_000, "deviceScaleFactor": 1, "mobile": False}
+    metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
     theme = {"name": "prefers-color-scheme", "value": "dark" if is_dark else "light"}
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [theme]})
