@@ -30,7 +30,7 @@ def main(address: str, queue: str) -> None:
 
 
 def _take(driver: webdriver.Chrome, address: str, file: Path, theme: str) -> None:
-    show(driver, is_dark=theme == "dark", width=_WIDTH)
+    show(driver, is_dark=theme == "dark", width=_WIDTH, height=1)
     driver.get(address)
     is_live = "return document.getElementById('live').className === 'is-live'"
     WebDriverWait(driver, _PAGE_S).until(lambda shown: shown.execute_script(is_live))

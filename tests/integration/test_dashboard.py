@@ -185,6 +185,13 @@ def test_without_a_script_a_page_shows_the_same(driver: webdriver.Chrome, scene:
     assert text_of(driver, "#live") == ""
 
 
+def test_the_table_of_queues_fits_into_half_of_a_wide_screen(driver: webdriver.Chrome, scene: Scene) -> None:
+    show(driver, width=1_000)
+    open_queues(driver, scene)
+    script = "const found = document.querySelector('#queues .wide'); return found.scrollWidth - found.clientWidth"
+    assert driver.execute_script(script) <= 0
+
+
 def test_a_queue_that_nobody_knows(driver: webdriver.Chrome, scene: Scene) -> None:
     driver.get(f"{scene.url}queue?name=nobody")
     assert "There is no queue 'nobody'" in text_of(driver)
