@@ -3,7 +3,7 @@
     make demo                                                  # prints the dashboard's address; --keep keeps it up
     .venv/bin/python -m docs.generate_screenshots ADDRESS [QUEUE]
 
-It writes docs/images/dashboard-*.png. It needs Chromium (`make browser`).
+It writes docs/images/dashboard.png and dashboard-*.png; commit those that a document shows. It needs Chromium (`make browser`).
 """
 
 import sys
@@ -26,7 +26,13 @@ def main(address: str, queue: str) -> None:
     with browser() as driver:
         for name, path in pages.items():
             for theme in ("light", "dark"):
-                _take(driver, address.rstrip("/") + "/" + path, _IMAGES / f"dashboard-{name}-{theme}.png", theme)
+                _take(driver, address.rstrip("/") + "/" + path, _file(name, theme), theme)
+
+
+def _file(name: str, theme: str) -> Path:
+    """Returns the file of a picture; the one that the README shows has the short name."""
+    is_first = (name, theme) == ("queue", "light")
+    return _IMAGES / ("dashboard.png" if is_first else f"dashboard-{name}-{theme}.png")
 
 
 def _take(driver: webdriver.Chrome, address: str, file: Path, theme: str) -> None:

@@ -64,7 +64,7 @@ def test_unknown_is_not_zero() -> None:
     assert re.findall(count, uncertain)[0] != re.findall(count, certain)[0]
 
 
-def test_names_and_reasons_from_records_are_text() -> None:
+def test_a_name_of_a_queue_is_text_everywhere() -> None:
     view = RowsInMemory(
         [row(HOSTILE, activation_sequence=1, next_check_time=HOSTILE, last_activated_time=HOSTILE)],
         [notification(HOSTILE, reason=HOSTILE, notification=HOSTILE, post_time=HOSTILE)],

@@ -30,7 +30,7 @@ def test_files_have_the_headers_too() -> None:
 
 
 @pytest.mark.parametrize("host", ["example.org", "example.org:8466", "127.0.0.1.example.org", "", "localhost@evil"])
-def test_the_host_of_a_foreign_site_is_refused(host: str) -> None:
+def test_a_request_for_the_name_of_a_foreign_site_is_refused(host: str) -> None:
     assert ask(application_of(RowsInMemory([])), host=host).status == 400
 
 
@@ -44,7 +44,7 @@ def test_nothing_can_be_changed(method: str) -> None:
     assert ask(application_of(RowsInMemory([])), method=method).status == 405
 
 
-def test_without_the_token_there_is_a_form_and_no_page() -> None:
+def test_without_the_token_nothing_is_shown() -> None:
     app = application_of(RowsInMemory([row("secret-queue")]), TOKEN)
     for headers in ({}, {"authorization": "Bearer wrong"}, {"cookie": "queue-activation-dashboard=wrong"}):
         answer = ask(app, "/", **headers)

@@ -6,7 +6,7 @@ from markupsafe import Markup, escape
 
 from streaming.cli.dashboard.timeline import Span, Timeline
 from streaming.core.numbers import plural
-from streaming.core.times import iso_time, readable_time
+from streaming.core.times import date_and_time, iso_time, readable_time
 
 _SPARK_WIDTH, _SPARK_HEIGHT = 90, 20
 _WIDTH, _LABELS, _LANE, _GAP = 1_000, 150, 22, 6
@@ -151,7 +151,7 @@ class _Picture:
                 Markup(
                     '<line class="grid" x1="{}" x2="{}" y1="0" y2="{}"/><text class="tick" text-anchor="{}" x="{}" '
                     'y="{}" data-instant="{}">{}</text>'
-                ).format(x, x, self._y, anchor, x, self._y + 18, iso_time(at_ms), iso_time(at_ms)[11:19])
+                ).format(x, x, self._y, anchor, x, self._y + 18, iso_time(at_ms), date_and_time(iso_time(at_ms))[1])
             )
         return Markup("").join(parts)
 
