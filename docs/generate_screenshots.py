@@ -3,7 +3,8 @@
     make demo                                                  # prints the dashboard's address; --keep keeps it up
     .venv/bin/python -m docs.generate_screenshots ADDRESS [QUEUE]
 
-It writes docs/images/dashboard.png and dashboard-*.png; commit those that a document shows. It needs Chromium (`make browser`).
+It writes docs/images/dashboard.png and dashboard-*.png; commit those that a document shows. It needs Chromium
+(`make browser`).
 """
 
 import sys
