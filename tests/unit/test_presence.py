@@ -365,7 +365,7 @@ class TestHostsThatAreStopping:
 def test_each_command_that_shows_a_view_says_how_old_it_is() -> None:
     """The views that a monitor or a router writes are read by these functions."""
     readers = re.compile(
-        r"\b(read_monitors|read_tasks|read_endpoints|read_transmissions|queue_facts\.find|tables\.watch)\("
+        r"\b(read_monitors|read_tasks|read_endpoints|read_transmissions|queue_facts\.find|show\.find|tables\.watch)\("
     )
     commands = [
         command

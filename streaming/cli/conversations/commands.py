@@ -152,7 +152,7 @@ def _print_endpoints(viewed: "Viewed", limit: int | None, *, as_json: bool) -> N
 
 
 @conversations.command("show")
-def show(
+def show_conversation(
     conversation: ConversationId,
     as_json: Json = False,
     instance_address: InstanceAddress = None,
@@ -166,14 +166,13 @@ def show(
     The decision about held messages is explained as `route explain` does, with the definitions as they are now.
     """
     from streaming.cli import tables
-    from streaming.cli.conversations import unknown
-    from streaming.cli.conversations.show import find
+    from streaming.cli.conversations import show, unknown
     from streaming.cli.presence import introduce
     from streaming.cli.routing import explaining
 
     kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
     addresses = instance_address or own_addresses(bootstrap_servers, topic_prefix)
-    found = find(
+    found = show.find(
         kafka,
         topics,
         conversation,
