@@ -123,7 +123,8 @@ def test_the_rights_to_tell_and_to_see_what_activators_do(asked: list[Rights]) -
         activators.read(kafka, topics, set())
     assert asked == [rights(reads=[topic], writes=[topic]), rights(reads=[topic])]
     documented = {(each.client.partition(",")[0], each.operation) for each in documented_rights() if each.name == topic}
-    told = {("`activator`", "Read"), ("`activator`", "Write"), ("`queues`", "Read"), ("`diagnose`", "Read")}
+    told = {("`activator`", "Read"), ("`activator`", "Write")}
+    told |= {(f"`{command}`", "Read") for command in ("queues", "diagnose", "dashboard")}
     assert documented == told | {("`topics`", "Create"), ("`topics`", "DescribeConfigs")}
     assert ("Describe", DEFAULT_GROUP_ID) in {(each.operation, each.name) for each in rights_of("queues")}
 
