@@ -264,8 +264,8 @@ def show(
 
     If no monitor runs, that is what the last one has written, and the standard error says so.
     """
-    from streaming.cli import activators, queue_facts, queue_show, tables
-    from streaming.cli.presence import introduce, look, say_if_starting, warn_of_absence
+    from streaming.cli import queue_facts, queue_show, tables
+    from streaming.cli.presence import say_if_starting, warn_of_absence
 
     kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
     facts = queue_facts.find(kafka, topics, queue)
@@ -273,10 +273,7 @@ def show(
         if warn_of_absence(kafka, topics, "monitor") is not False:
             say_if_starting(kafka, topics)
         raise queue_facts.no_queue(kafka, topics, queue)
-    file = activators.file_of(topics, {queue: facts.activators})
-    monitor = introduce(kafka, topics, "monitor", as_json=as_json, file=file)
-    facts.present = look(kafka, topics, [facts.needs], monitor, file, has_tasks=bool(facts.tasks))
-    queue_facts.ask_for_activators(kafka, topics, facts)
+    queue_facts.look_around(kafka, topics, facts, as_json=as_json)
     if as_json:
         typer.echo(json.dumps(queue_show.as_json(facts)))
     else:

@@ -13,6 +13,7 @@ from streaming.cli import activators, group_facts, monitor_rows, tables
 from streaming.cli.activators import Told
 from streaming.cli.group_facts import GroupFacts
 from streaming.cli.meant import did_you_mean
+from streaming.cli.presence import introduce, look
 from streaming.cli.present import NOBODY_MISSING, Present
 from streaming.core.activation import events
 from streaming.core.activation.definition import DefiningCommand, QueueDefinition
@@ -161,6 +162,18 @@ def up_to(row: Mapping[str, Any], activations: list[Activation]) -> list[Activat
     """
     sequence, at = row["activation_sequence"], row.get("update_time") or ""
     return [each for each in activations if each.sequence <= sequence or each.post_time <= at]
+
+
+def look_around(cluster: Cluster, topics: Topics, facts: QueueFacts, *, as_json: bool) -> None:
+    """Adds who is there of those that a known queue needs; says how old its row is, and who is missing.
+
+    Raises:
+        UserError: Kafka cannot be reached or denies access.
+    """
+    file = activators.file_of(topics, {facts.name: facts.activators})
+    monitor = introduce(cluster, topics, "monitor", as_json=as_json, file=file)
+    facts.present = look(cluster, topics, [facts.needs], monitor, file, has_tasks=bool(facts.tasks))
+    ask_for_activators(cluster, topics, facts)
 
 
 def ask_for_activators(cluster: Cluster, topics: Topics, facts: QueueFacts) -> None:

@@ -375,7 +375,7 @@ def test_each_command_that_shows_a_view_says_how_old_it_is() -> None:
     ]
     assert len(commands) >= 7
     for command in commands:
-        assert re.search(r"\b(introduce|say_age)\(", command), command[:200]
+        assert re.search(r"\b(introduce|say_age|look_around)\(", command), command[:200]
 
 
 def test_diagnose_says_first_that_topics_are_missing_without_which_no_program_can_work(

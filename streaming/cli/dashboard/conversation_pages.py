@@ -8,8 +8,8 @@ from typing import Any
 from starlette.datastructures import QueryParams
 
 from streaming.cli.conversations import lists, show, unknown
+from streaming.cli.dashboard.kept import Kept, Shared
 from streaming.cli.dashboard.live_services import MAX_ROWS, LiveServices
-from streaming.cli.dashboard.pages import Shared
 from streaming.cli.dashboard.paging import paged
 from streaming.cli.dashboard.server import Page, Part
 from streaming.cli.dashboard.service_pages import live_parts
@@ -18,6 +18,8 @@ from streaming.system import wall_clock
 from streaming.wire.service_views import EndpointRow, TransmissionRow
 
 _HELD = "held"
+# What Kafka is asked for is found anew after this time, and shown for that time while Kafka does not answer.
+_EVERY_S, _FRESH_S = 1.5, 20.0
 # Reasons that the page lists; each is one sentence.
 _MOST_REASONS = 20
 
@@ -28,6 +30,7 @@ class ConversationPages:
     def __init__(self, services: LiveServices) -> None:
         self._services = services
         self._shared = Shared()
+        self._kept = Kept(_EVERY_S, _FRESH_S)
 
     def conversations(self, query: QueryParams) -> Page:
         """Returns the page of all endpoints: their counts, what waits, and those that are searched for."""
@@ -75,7 +78,10 @@ class ConversationPages:
     def conversation(self, query: QueryParams) -> Page:
         """Returns the page of one conversation: both endpoints, what is held, and why."""
         given = query.get("id", "")
-        found = self._shared.get(("conversation", given), partial(self._facts, given))
+        answer = self._kept.get(f"conversation {given}", partial(self._facts, given))
+        if answer is None:
+            return Page("Conversation", [Part("conversation", "looking.html")])
+        found = answer.found
         if found.is_known:
             page = conversation_page(found)
             return replace(page, parts=live_parts(self._services, page.parts))

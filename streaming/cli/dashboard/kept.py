@@ -4,9 +4,9 @@ import math
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from streaming.cli import lines
 from streaming.system import hints, wall_clock
@@ -102,3 +102,29 @@ class _Question:
             self._answer, self._error = answer, error
             self._answered_s, self._is_asked = time.monotonic(), False
             self._changed.notify_all()
+
+
+# All readers of a page share what was computed for one of them.
+_SHARED_S = 1.5
+_MOST_SHARED = 50
+
+
+class Shared:
+    """Results that are computed once for all readers of a page, as they ask for them again and again."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._found: dict[Hashable, tuple[float, Any]] = {}
+
+    def get(self, key: Hashable, compute: Callable[[], T]) -> T:
+        """Returns what was computed lately for a key, or computes it."""
+        with self._lock:
+            at_s, found = self._found.get(key, (0.0, None))
+            if time.monotonic() - at_s < _SHARED_S:
+                return found  # type: ignore[no-any-return]
+        computed = compute()
+        with self._lock:
+            if len(self._found) >= _MOST_SHARED:
+                self._found.pop(next(iter(self._found)))
+            self._found[key] = time.monotonic(), computed
+        return computed

@@ -1,33 +1,29 @@
 """The pages about queues: all of them, one of them, and what was activated."""
 
-import threading
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from starlette.datastructures import QueryParams
 
 from streaming.cli import queue_facts, queue_show
 from streaming.cli.dashboard import queue_history
 from streaming.cli.dashboard.group_map import GroupMaps
+from streaming.cli.dashboard.kept import Kept
 from streaming.cli.dashboard.live_view import LiveView
 from streaming.cli.dashboard.pictures import picture, sparkline
 from streaming.cli.dashboard.server import Page, Part
-from streaming.cli.dashboard.timeline import timeline
+from streaming.cli.dashboard.timeline import Timeline, timeline
 from streaming.cli.monitor_rows import observed, state_name, unread_count
 from streaming.system import wall_clock
-
-T = TypeVar("T")
 
 _PAGE = 100
 _PERIODS_S = {"1m": 60, "5m": 300, "15m": 900, "1h": 3_600}
 _DEFAULT_PERIOD = "5m"
 _SHOWN_ACTIVATIONS = 200
-# All readers of a page share what was read for one of them.
-_SHARED_S = 1.5
-_MOST_SHARED = 50
+# What Kafka is asked for is found anew after this time, and shown for that time while Kafka does not answer.
+_EVERY_S, _FRESH_S = 1.5, 20.0
 
 # What each state means, for those who see it first.
 MEANINGS = {
@@ -53,33 +49,12 @@ def _reversed(iso: str | None) -> tuple[int, ...]:
     return tuple(-ord(each) for each in iso) if iso else (0,)
 
 
-class Shared:
-    """Results that are computed once for all readers of a page, as they ask for them again and again."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._found: dict[Any, tuple[float, Any]] = {}
-
-    def get(self, key: Any, compute: Callable[[], T]) -> T:
-        """Returns what was computed lately for a key, or computes it."""
-        with self._lock:
-            at_s, found = self._found.get(key, (0.0, None))
-            if time.monotonic() - at_s < _SHARED_S:
-                return found  # type: ignore[no-any-return]
-        computed = compute()
-        with self._lock:
-            if len(self._found) >= _MOST_SHARED:
-                self._found.pop(next(iter(self._found)))
-            self._found[key] = time.monotonic(), computed
-        return computed
-
-
 class QueuePages:
     """Builds the pages from the live view, and for one queue from what `queue show` reads."""
 
     def __init__(self, view: LiveView) -> None:
         self._view = view
-        self._shared = Shared()
+        self._kept = Kept(_EVERY_S, _FRESH_S)
         self._maps = GroupMaps(view.cluster)
 
     def close(self) -> None:
@@ -136,37 +111,35 @@ class QueuePages:
         """Returns the page of one queue: why a reader is or is not started now, the timeline, and all that is known."""
         name, period = query.get("name", ""), query.get("period", _DEFAULT_PERIOD)
         period = period if period in _PERIODS_S else _DEFAULT_PERIOD
-        facts = self._shared.get(("facts", name), partial(self._facts, name))
+        answer = self._kept.get(f"facts {name}", partial(self._facts, name))
+        line = self._kept.get(f"timeline {period} {name}", partial(self._timeline, name, _PERIODS_S[period]))
+        if answer is None or line is None:
+            return Page(name, [Part("answer", "looking.html")])
+        facts = answer.found
         if not facts.is_known:
-            return Page(name, [Part("error", "error.html", {"error": f"There is no queue {name!r}."})], status=404)
-        line = self._shared.get(("line", name, period), partial(self._timeline, name, _PERIODS_S[period]))
-        row = facts.row
-        why = queue_show.explanation(facts)
-        answer = {
-            "state": None if row is None else state_name(row),
-            "sentence": queue_show.headline_of(facts),
-            "why": why,
-            "unread": None if row is None else unread_count(row),
-            "row": row,
-            "meaning": "" if row is None else MEANINGS.get(state_name(row), ""),
-        }
-        shown = {"picture": picture(line), "line": line, "periods": list(_PERIODS_S), "period": period, "name": name}
-        parts = [Part("answer", "answer.html", answer), Part("timeline", "timeline.html", shown)]
+            return Page(name, [Part("answer", "error.html", {"error": f"There is no queue {name!r}."})], status=404)
+        shown = {"line": line.found, "periods": list(_PERIODS_S), "period": period, "name": name}
+        parts = [
+            Part("answer", "answer.html", _answer(facts)),
+            Part("warnings", "warnings.html", {"warnings": answer.warnings}),
+            Part("timeline", "timeline.html", {"picture": picture(line.found), **shown}),
+        ]
         if facts.group is not None:
-            found = self._shared.get(("map", facts.group.name), partial(self._maps.of, facts.group.name))
-            backlog = None if found.finding is None else found.finding.backlog
-            facts.group = replace(facts.group, backlog=backlog)
-            parts.append(Part("group", "group.html", {"map": found}))
+            found = self._kept.get(f"map {facts.group.name}", partial(self._maps.of, facts.group.name))
+            backlog = None if found is None or found.found.finding is None else found.found.finding.backlog
+            facts = replace(facts, group=replace(facts.group, backlog=backlog))
+            if found is not None:
+                parts.append(Part("group", "group.html", {"map": found.found}))
         parts.append(Part("facts", "facts.html", {"sections": queue_show.sections(facts)}))
         return Page(name, parts)
 
     def _facts(self, name: str) -> queue_facts.QueueFacts:
         facts = queue_facts.find(self._view.cluster, self._view.topics, name, has_backlog=False)
         if facts.is_known:
-            queue_facts.ask_for_activators(self._view.cluster, self._view.topics, facts)
+            queue_facts.look_around(self._view.cluster, self._view.topics, facts, as_json=True)
         return facts
 
-    def _timeline(self, name: str, period_s: int) -> Any:
+    def _timeline(self, name: str, period_s: int) -> Timeline:
         until_ms = wall_clock.now_ms()
         from_ms = until_ms - period_s * 1000
         history = queue_history.read(self._view.cluster, self._view.topics, name, from_ms)
@@ -178,6 +151,18 @@ class QueuePages:
         found = [each for each in self._view.activations() if search.casefold() in each.queue.casefold()]
         values = {"activations": found[:_SHOWN_ACTIVATIONS], "found": len(found)}
         return Page("Activity", [Part("activity", "activity.html", values)], "search_form.html", {"search": search})
+
+
+def _answer(facts: queue_facts.QueueFacts) -> dict[str, Any]:
+    """Returns what the page says first: why a reader is, or is not, started now."""
+    row = facts.row
+    return {
+        "state": None if row is None else state_name(row),
+        "sentence": queue_show.headline_of(facts),
+        "why": queue_show.explanation(facts),
+        "unread": None if row is None else unread_count(row),
+        "meaning": "" if row is None else MEANINGS.get(state_name(row), ""),
+    }
 
 
 def _number(text: str) -> int:

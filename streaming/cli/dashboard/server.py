@@ -156,7 +156,7 @@ class Dashboard:
         return {part.name: self._templates.get_template(part.template).render(part.values) for part in parts}
 
     async def _changes(self, entry: Entry, request: Request) -> AsyncIterator[str]:
-        """Yields the parts that have changed, as JSON objects: name -> HTML."""
+        """Yields, as JSON objects, the names of all parts in order, and name -> HTML of those that have changed."""
         known: dict[str, str] = {}
         version, waited_s = -1, _AT_LEAST_EVERY_S
         while not self._is_stopped and not await request.is_disconnected():
@@ -165,9 +165,11 @@ class Dashboard:
                 page = await run_in_threadpool(self._build, entry, request.query_params)
                 rendered = await run_in_threadpool(self._rendered, page)
                 changed = {name: html for name, html in rendered.items() if known.get(name) != html}
+                is_news = bool(changed) or list(rendered) != list(known)
                 known = rendered
+                news = json.dumps({"parts": list(rendered), "changed": changed})
                 # A comment keeps the connection, and tells the server if the reader has gone.
-                yield f"data: {json.dumps(changed)}\n\n" if changed else ": nothing new\n\n"
+                yield f"data: {news}\n\n" if is_news else ": nothing new\n\n"
             await asyncio.sleep(_LOOK_S)
             waited_s += _LOOK_S
 

@@ -41,9 +41,19 @@ const source = new EventSource(window.location.href);
 source.onopen = () => { status.textContent = "live"; status.className = "is-live"; };
 source.onerror = () => { status.textContent = "not connected"; status.className = "is-lost"; };
 source.onmessage = (event) => {
-  for (const [name, html] of Object.entries(JSON.parse(event.data))) {
-    const part = document.getElementById(name);
-    if (part) replace(part, html);
+  const {parts, changed} = JSON.parse(event.data);
+  const main = document.getElementById("main");
+  for (const each of main.querySelectorAll(":scope > section")) if (!parts.includes(each.id)) each.remove();
+  let previous = null;
+  for (const name of parts) {
+    let part = document.getElementById(name);
+    if (!part) {
+      part = document.createElement("section");
+      part.id = name;
+      if (previous) previous.after(part); else main.append(part);
+    }
+    if (name in changed) replace(part, changed[name]);
+    previous = part;
   }
 };
 window.addEventListener("pagehide", () => source.close());
