@@ -121,6 +121,10 @@ def test_sort_search_and_pages_of_many_queues(many: RowsInMemory, query: str, fi
     assert len(found) <= 100
 
 
+def test_an_unknown_order_is_the_usual_one_and_is_shown_as_such(many: RowsInMemory) -> None:
+    assert shown(many, "/?sort=nonsense").count("aria-sort") == 1
+
+
 def test_queues_that_are_checked_next_come_first_and_those_without_an_instant_last(many: RowsInMemory) -> None:
     first = names(shown(many, "/?sort=check"))[0]
     assert int(first.removeprefix("queue-")) % 60 == 1

@@ -64,12 +64,13 @@ class QueuePages:
     def queues(self, query: QueryParams) -> Page:
         """Returns the page of all queues: those that are searched for, sorted, a hundred at a time."""
         search, state, sort = query.get("search", ""), query.get("state", ""), query.get("sort", "unread")
+        sort = sort if sort in _SORTS else "unread"
         rows = self._view.monitors()
         states: dict[str, int] = {}
         for row in rows:
             states[state_name(row)] = states.get(state_name(row), 0) + 1
         found = [row for row in rows if search.casefold() in row["queue"].casefold() and state in ("", state_name(row))]
-        found.sort(key=_SORTS.get(sort, _SORTS["unread"]))
+        found.sort(key=_SORTS[sort])
         pages = max(1, -(-len(found) // _PAGE))
         number = min(max(1, _number(query.get("page", "1"))), pages)
         shown = found[(number - 1) * _PAGE : number * _PAGE]
@@ -111,6 +112,8 @@ class QueuePages:
         """Returns the page of one queue: why a reader is or is not started now, the timeline, and all that is known."""
         name, period = query.get("name", ""), query.get("period", _DEFAULT_PERIOD)
         period = period if period in _PERIODS_S else _DEFAULT_PERIOD
+        if not name:
+            return Page("Queue", [Part("answer", "error.html", {"error": "No queue is named."})], status=404)
         answer = self._kept.get(f"facts {name}", partial(self._facts, name))
         line = self._kept.get(f"timeline {period} {name}", partial(self._timeline, name, _PERIODS_S[period]))
         if answer is None or line is None:

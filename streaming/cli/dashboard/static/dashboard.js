@@ -19,19 +19,27 @@ function localize(root) {
   }
 }
 
-// A part that holds the focus keeps it, by the address of the link or the label of the region.
+// The selector of elements with the same address of the link, or the same label of the region; null if it has neither.
+function likes(element) {
+  const attribute = element.hasAttribute("href") ? "href" : "aria-label";
+  const value = element.getAttribute(attribute);
+  return value ? `[${attribute}="${CSS.escape(value)}"]` : null;
+}
+
+// A part that holds the focus keeps it, also where several links have one address.
 function replace(part, html) {
   const focused = part.contains(document.activeElement) ? document.activeElement : null;
+  const alike = focused && likes(focused);
+  const place = alike ? [...part.querySelectorAll(alike)].indexOf(focused) : 0;
   const scrolled = [...part.querySelectorAll(".wide")].map((each) => each.scrollLeft);
   const opened = [...part.querySelectorAll("details[open]")].map((each) => each.id);
   part.innerHTML = html;
   localize(part);
   part.querySelectorAll(".wide").forEach((each, index) => { each.scrollLeft = scrolled[index] ?? 0; });
   opened.forEach((id) => document.getElementById(id)?.setAttribute("open", ""));
-  if (focused) {
-    const attribute = focused.hasAttribute("href") ? "href" : "aria-label";
-    const value = focused.getAttribute(attribute);
-    if (value) part.querySelector(`[${attribute}="${CSS.escape(value)}"]`)?.focus({preventScroll: true});
+  if (alike) {
+    const found = part.querySelectorAll(alike);
+    (found[place] ?? found[0])?.focus({preventScroll: true});
   }
 }
 
