@@ -26,8 +26,8 @@ from streaming.system.logs import printable
 from streaming.system.screens import Column, RecordTable, Sentence, cell
 
 _STATE_STYLES = {"INACTIVE": "dim", "NOTIFIED": "bold yellow", "RECEIVES_OCCURRING": "green"}
-# The meanings of the states, for the legend below the table.
-_STATES = {
+# The meanings of the states, for legends.
+STATES = {
     "INACTIVE": "nothing to receive",
     "NOTIFIED": "a reader was requested, and has not come yet",
     "RECEIVES_OCCURRING": "there are messages; one more reader is requested when it would have work",
@@ -52,11 +52,11 @@ def view(rows: list[dict[str, Any]], troubles: Iterable[str] = (), present: Pres
         present: Who is there.
     """
     states = dict.fromkeys(map(state_name, rows))
-    meanings = _STATES if present.monitor else _STATES | _PAST
+    meanings = STATES if present.monitor else STATES | _PAST
     return Group(
         table(rows, present),
         Text(),
-        *(Sentence(f"{state}: {meanings[state]}", "dim") for state in _STATES if state in states),
+        *(Sentence(f"{state}: {meanings[state]}", "dim") for state in STATES if state in states),
         *([Sentence(_DUE, "dim")] if any(_next_check(row, present) == "due" for row in rows) else []),
         *([Sentence(f"?: {UNCERTAIN}", "yellow")] if any(row.get("is_count_uncertain") for row in rows) else []),
         *([Sentence(_one_more(present), "dim")] if any(map(observed, rows)) else []),

@@ -264,7 +264,7 @@ def show(
 
     If no monitor runs, that is what the last one has written, and the standard error says so.
     """
-    from streaming.cli import queue_facts, queue_show, tables
+    from streaming.cli import group_facts, queue_facts, queue_show, tables
     from streaming.cli.presence import say_if_starting, warn_of_absence
 
     kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
@@ -273,6 +273,8 @@ def show(
         if warn_of_absence(kafka, topics, "monitor") is not False:
             say_if_starting(kafka, topics)
         raise queue_facts.no_queue(kafka, topics, queue)
+    if facts.group is not None:
+        facts.group = group_facts.with_backlog(kafka, facts.group)
     queue_facts.look_around(kafka, topics, facts, as_json=as_json)
     if as_json:
         typer.echo(json.dumps(queue_show.as_json(facts)))

@@ -120,14 +120,8 @@ class QueueFacts:
         )
 
 
-def find(cluster: Cluster, topics: Topics, queue: str, *, has_backlog: bool = True) -> QueueFacts:
-    """Reads all that is known about a queue.
-
-    Args:
-        cluster: The cluster.
-        topics: The topics.
-        queue: The queue's name.
-        has_backlog: Whether to count the backlog of its consumer group, which may take seconds.
+def find(cluster: Cluster, topics: Topics, queue: str) -> QueueFacts:
+    """Reads all that is known about a queue, but not the backlog of its consumer group, which may take seconds.
 
     Raises:
         UserError: Kafka cannot be reached or denies access, or the monitor's topics are missing.
@@ -141,8 +135,7 @@ def find(cluster: Cluster, topics: Topics, queue: str, *, has_backlog: bool = Tr
     partitions = started(partial(partitions_of, cluster, topics, queue))
     facts = QueueFacts(queue, partitions.result(), definition, row.result(), tasks.result(), sessions.result())
     facts.activators = told.result().get(queue, [])
-    group = _group(cluster, facts)
-    facts.group = group_facts.with_backlog(cluster, group) if group is not None and has_backlog else group
+    facts.group = _group(cluster, facts)
     if not facts.is_known:
         return facts
     if definition is not None and facts.row is not None:

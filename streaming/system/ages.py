@@ -1,8 +1,6 @@
 """Instants and ages for people: when something was or will be, and how long ago that is."""
 
-from datetime import datetime
-
-from streaming.core.times import date_and_time, iso_time
+from streaming.core.times import date_and_time, iso_ms, iso_time
 from streaming.system import wall_clock
 
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"))
@@ -20,9 +18,7 @@ def instant_utc(iso: str | None) -> str:
 
 def instant_and_age(iso: str) -> str:
     """Returns a time of a record for a sentence about what is past, as `14:03:12 UTC (2 s ago)`."""
-    try:
-        at_ms = round(datetime.fromisoformat(iso).timestamp() * 1000)
-    except (ValueError, OverflowError):  # any program may have written the record
+    if (at_ms := iso_ms(iso)) is None:  # any program may have written the record
         return instant_utc(iso)
     return f"{instant_utc(iso)} ({age(at_ms, wall_clock.now_ms())} ago)"
 

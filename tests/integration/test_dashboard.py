@@ -10,7 +10,8 @@ from axe_selenium_python import Axe
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 
-from streaming.cli.dashboard.serving import Address, Served, listen
+from streaming.cli.dashboard.address import Address
+from streaming.cli.dashboard.serving import Served, listen
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
 from streaming.wire.topics import Topics

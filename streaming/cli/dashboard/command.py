@@ -2,10 +2,11 @@
 
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from streaming.cli.dashboard.address import DEFAULT_PORT, Address
 from streaming.cli.options import (
     DEFAULT_BOOTSTRAP_SERVERS,
     BootstrapServers,
@@ -18,19 +19,13 @@ from streaming.errors import UserError
 from streaming.system import hints, stop_signals
 from streaming.wire.topics import Topics
 
-if TYPE_CHECKING:
-    pass
-
-# That of `serving.DEFAULT_PORT`, which needs packages that may be missing.
-_PORT = 8466
-
 
 @stop_signals.orderly("dashboard")
 def dashboard(
     host: Annotated[
         str, option("--host", "Address to serve on. Another than this machine's own needs a token and TLS.")
     ] = "127.0.0.1",
-    port: Annotated[int, option("--port", "Port to serve on; 0 picks a free one.", min=0, max=65535)] = _PORT,
+    port: Annotated[int, option("--port", "Port to serve on; 0 picks a free one.", min=0, max=65535)] = DEFAULT_PORT,
     token_file: Annotated[
         Path | None, option("--token-file", "File with the token that readers must enter.", dir_okay=False)
     ] = None,
@@ -58,7 +53,7 @@ def dashboard(
     pip install 'queue-activation[dashboard]'.
     """
     try:
-        from streaming.cli.dashboard.serving import Address, serve
+        from streaming.cli.dashboard.serving import serve
     except ModuleNotFoundError as error:
         raise UserError(
             f"The dashboard needs the package {error.name}. Install it: pip install 'queue-activation[dashboard]'"

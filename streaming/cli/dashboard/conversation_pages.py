@@ -18,8 +18,6 @@ from streaming.system import wall_clock
 from streaming.wire.service_views import EndpointRow, TransmissionRow
 
 _HELD = "held"
-# What Kafka is asked for is found anew after this time, and shown for that time while Kafka does not answer.
-_EVERY_S, _FRESH_S = 1.5, 20.0
 # Reasons that the page lists; each is one sentence.
 _MOST_REASONS = 20
 
@@ -30,7 +28,7 @@ class ConversationPages:
     def __init__(self, services: LiveServices) -> None:
         self._services = services
         self._shared = Shared()
-        self._kept = Kept(_EVERY_S, _FRESH_S)
+        self._kept = Kept()
 
     def conversations(self, query: QueryParams) -> Page:
         """Returns the page of all endpoints: their counts, what waits, and those that are searched for."""

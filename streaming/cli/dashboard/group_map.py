@@ -5,7 +5,7 @@ import time
 from dataclasses import dataclass
 
 from streaming.cli.group_survey import Finding, GroupSurvey
-from streaming.core.observing.pictures import Place
+from streaming.core.observing.pictures import place_name
 from streaming.errors import UserError
 from streaming.kafka.clients import Cluster
 
@@ -110,19 +110,10 @@ class _Watched:
 
 def _map(finding: Finding) -> GroupMap:
     backlogs = {each.place: each.backlog for each in finding.answer.waiting}
+    owners = {place: member.name for place, member in finding.owners.items()}
     rows = [
-        Row(
-            f"{topic}-{number}",
-            finding.owners[topic, number].name if (topic, number) in finding.owners else "",
-            backlogs.get((topic, number), 0),
-            (topic, number) in finding.answer.verdict.places,
-        )
-        for topic, number in _places(finding)
+        Row(place_name(place), owners.get(place, ""), backlogs.get(place, 0), place in finding.answer.verdict.places)
+        for place in sorted(finding.partitions, key=lambda place: (-backlogs.get(place, 0), place))
     ]
     owning = {member.member_id for member in finding.owners.values()}
     return GroupMap(finding, tuple(rows), finding.members - len(owning))
-
-
-def _places(finding: Finding) -> list[Place]:
-    backlogs = {each.place: each.backlog for each in finding.answer.waiting}
-    return sorted(finding.partitions, key=lambda place: (-backlogs.get(place, 0), place))

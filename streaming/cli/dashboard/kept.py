@@ -37,7 +37,7 @@ class Answer(Generic[T]):
 class Kept:
     """The last answers to some questions, each found anew after some time if somebody asks."""
 
-    def __init__(self, every_s: float, fresh_s: float) -> None:
+    def __init__(self, every_s: float = 1.5, fresh_s: float = 20.0) -> None:
         """Begins without answers.
 
         Args:

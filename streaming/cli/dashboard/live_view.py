@@ -8,18 +8,16 @@ from typing import Any
 
 import msgspec
 from confluent_kafka import Message
-from confluent_kafka.admin import AclOperation
 
 from streaming.cli.tables import row_decoder
 from streaming.errors import UserError
-from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
 from streaming.kafka.latest_rows import LatestRows
 from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.system import wall_clock
 from streaming.wire.decoding import RecordDecoder
 from streaming.wire.notifications import Activation, decode
-from streaming.wire.output_records import ActivatedTaskRow, MonitorRow
+from streaming.wire.output_records import MonitorRow
 from streaming.wire.topics import Topics
 
 # Notifications of this time are read at the start, and as many are kept.
@@ -49,26 +47,17 @@ class LiveView:
         self._monitors: LatestRows[dict[str, Any]] = LatestRows(
             "row of a queue monitor", row_decoder(msgspec.json.Decoder(MonitorRow)), _warn
         )
-        self._tasks: LatestRows[dict[str, Any]] = LatestRows(
-            "row of a task", row_decoder(msgspec.json.Decoder(ActivatedTaskRow)), _warn
-        )
         self._decoder = RecordDecoder("notification", decode, _warn)
         self._activations: deque[Activation] = deque(maxlen=_KEPT_ACTIVATIONS)
         self._last: dict[str, Activation] = {}
         self._unread: dict[str, deque[tuple[int, int]]] = {}
         self._is_stopped = threading.Event()
-        take: dict[str, Callable[[Message], None]] = {
-            topics.monitors: self._take_monitor,
-            topics.activated_tasks: self._take_task,
+        ways = {
+            "views": (topics.monitors, self._take_monitor, Start.BEGINNING, None),
+            "notifications": (topics.activations, self._take_activation, Start.END, _RECENT_MS),
         }
         self._threads = [
-            threading.Thread(target=self._follow, args=(take, Start.BEGINNING, None), name="views", daemon=True),
-            threading.Thread(
-                target=self._follow,
-                args=({topics.activations: self._take_activation}, Start.END, _RECENT_MS),
-                name="notifications",
-                daemon=True,
-            ),
+            threading.Thread(target=self._follow, args=way, name=name, daemon=True) for name, way in ways.items()
         ]
 
     def __enter__(self) -> "LiveView":
@@ -107,34 +96,22 @@ class LiveView:
         with self._lock:
             return list(reversed(self._activations))
 
-    def tasks(self) -> list[dict[str, Any]]:
-        """Returns the rows of the running tasks."""
-        with self._lock:
-            return list(self._tasks.rows.values())
-
-    def _follow(self, take: dict[str, Callable[[Message], None]], start: Start, recent_ms: int | None) -> None:
+    def _follow(self, topic: str, take: Callable[[Message], None], start: Start, recent_ms: int | None) -> None:
         while not self._is_stopped.is_set():
             try:
                 since_ms = None if recent_ms is None else wall_clock.now_ms() - recent_ms
-                with TopicFollower(self.cluster, self._readable(take), start, since_ms=since_ms) as follower:
+                with TopicFollower(self.cluster, [topic], start, since_ms=since_ms) as follower:
                     self.problem = ""
                     while not self._is_stopped.is_set():
                         message = follower.poll(0.5)
                         if message is not None:
                             with self._lock:
-                                take[message.topic() or ""](message)
+                                take(message)
                                 self.version += 1
             except UserError as error:
                 self.problem = str(error)
                 self.version += 1
                 self._is_stopped.wait(_AGAIN_AFTER_S)
-
-    def _readable(self, take: dict[str, Callable[[Message], None]]) -> list[str]:
-        """Returns the topics that exist and that this user may read; raises UserError if there is none."""
-        found = Admin(self.cluster).find_topics(dict.fromkeys(take, (AclOperation.READ,)))
-        if not found:
-            raise UserError(f"Kafka has none of the topics {', '.join(take)}")
-        return list(found)
 
     def _take_monitor(self, message: Message) -> None:
         name = self._monitors.take(message)
@@ -150,9 +127,6 @@ class LiveView:
             points[-1] = points[-1][0], point[1]
         else:
             points.append(point)
-
-    def _take_task(self, message: Message) -> None:
-        self._tasks.take(message)
 
     def _take_activation(self, message: Message) -> None:
         activation = self._decoder.decode(message)

@@ -12,27 +12,17 @@ from streaming.cli.dashboard import queue_history
 from streaming.cli.dashboard.group_map import GroupMaps
 from streaming.cli.dashboard.kept import Kept
 from streaming.cli.dashboard.live_view import LiveView
+from streaming.cli.dashboard.paging import paged
 from streaming.cli.dashboard.pictures import picture, sparkline
 from streaming.cli.dashboard.server import Page, Part
 from streaming.cli.dashboard.timeline import Timeline, timeline
 from streaming.cli.monitor_rows import observed, state_name, unread_count
+from streaming.cli.monitors_view import STATES
 from streaming.system import wall_clock
 
-_PAGE = 100
 _PERIODS_S = {"1m": 60, "5m": 300, "15m": 900, "1h": 3_600}
 _DEFAULT_PERIOD = "5m"
 _SHOWN_ACTIVATIONS = 200
-# What Kafka is asked for is found anew after this time, and shown for that time while Kafka does not answer.
-_EVERY_S, _FRESH_S = 1.5, 20.0
-
-# What each state means, for those who see it first.
-MEANINGS = {
-    "INACTIVE": "nothing to receive",
-    "NOTIFIED": "a reader was requested, and has not come yet",
-    "RECEIVES_OCCURRING": "there are messages; one more reader is requested when it would have work",
-    "queue OFF": "no notification is written, and no task is started",
-    "no monitor": "no notification can be written, and no task can be started",
-}
 _SORTS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "queue": lambda row: row["queue"],
     "state": lambda row: (state_name(row), row["queue"]),
@@ -54,7 +44,7 @@ class QueuePages:
 
     def __init__(self, view: LiveView) -> None:
         self._view = view
-        self._kept = Kept(_EVERY_S, _FRESH_S)
+        self._kept = Kept()
         self._maps = GroupMaps(view.cluster)
 
     def close(self) -> None:
@@ -71,20 +61,16 @@ class QueuePages:
             states[state_name(row)] = states.get(state_name(row), 0) + 1
         found = [row for row in rows if search.casefold() in row["queue"].casefold() and state in ("", state_name(row))]
         found.sort(key=_SORTS[sort])
-        pages = max(1, -(-len(found) // _PAGE))
-        number = min(max(1, _number(query.get("page", "1"))), pages)
-        shown = found[(number - 1) * _PAGE : number * _PAGE]
+        page = paged(found, query.get("page"))
         values = {
-            "rows": [self._queue_row(row) for row in shown],
-            "found": len(found),
+            "rows": [self._queue_row(row) for row in page.rows],
+            "paged": page,
             "all": len(rows),
-            "number": number,
-            "pages": pages,
-            "first": (number - 1) * _PAGE + 1,
+            "path": "/",
             "query": {"search": search, "state": state, "sort": sort},
-            "meanings": {name: MEANINGS[name] for name in MEANINGS if name in states},
+            "meanings": {state: meaning for state, meaning in STATES.items() if state in states},
         }
-        form = {"search": search, "state": state, "sort": sort, "sorts": list(_SORTS), "states": list(MEANINGS)}
+        form = {"search": search, "state": state, "sort": sort, "sorts": list(_SORTS), "states": list(STATES)}
         summary = Part("summary", "states.html", {"states": states, "all": len(rows), "chosen": state})
         return Page("Queues", [summary, Part("queues", "queues.html", values)], "queues_form.html", form)
 
@@ -105,7 +91,6 @@ class QueuePages:
             "activated": row["last_activated_time"],
             "reason": last.reason if is_last and last is not None else None,
             "check": row["next_check_time"],
-            "hindrance": row.get("hindrance"),
         }
 
     def queue(self, query: QueryParams) -> Page:
@@ -137,7 +122,7 @@ class QueuePages:
         return Page(name, parts)
 
     def _facts(self, name: str) -> queue_facts.QueueFacts:
-        facts = queue_facts.find(self._view.cluster, self._view.topics, name, has_backlog=False)
+        facts = queue_facts.find(self._view.cluster, self._view.topics, name)
         if facts.is_known:
             queue_facts.look_around(self._view.cluster, self._view.topics, facts, as_json=True)
         return facts
@@ -164,9 +149,5 @@ def _answer(facts: queue_facts.QueueFacts) -> dict[str, Any]:
         "sentence": queue_show.headline_of(facts),
         "why": queue_show.explanation(facts),
         "unread": None if row is None else unread_count(row),
-        "meaning": "" if row is None else MEANINGS.get(state_name(row), ""),
+        "meaning": "" if row is None else STATES.get(state_name(row), ""),
     }
-
-
-def _number(text: str) -> int:
-    return int(text) if text.isdecimal() and len(text) < 8 else 1

@@ -49,7 +49,7 @@ class _Picture:
 
     def svg(self) -> Markup:
         line = self._line
-        self._lane("unread", self._unread(), _UNREAD_LANE)
+        self._lane("unread", self._steps(line.unread, "unread", _UNREAD_LANE), _UNREAD_LANE)
         self._lane("arrivals", self._dots(((at, f"{count:,} arrived") for at, count in line.arrivals), "arrival"))
         self._lane("received", self._dots(((at, f"{count:,} received") for at, count in line.receives), "receive"))
         self._lane("found nothing", self._dots(((at, "found the queue empty") for at in line.empties), "empty"))
@@ -104,9 +104,6 @@ class _Picture:
             yield Markup('<rect class="{}" x="{}" y="{}" width="{}" height="{}"><title>{}</title></rect>').format(
                 kind, begin, self._y + 4, max(2.0, round(end - begin, 1)), height - 8, words
             )
-
-    def _unread(self) -> Iterator[Markup]:
-        yield from self._steps(self._line.unread, "unread", _UNREAD_LANE)
 
     def _steps(self, points: Sequence[tuple[int, int]], kind: str, height: int) -> Iterator[Markup]:
         if not points:

@@ -5,11 +5,11 @@ import logging
 import socket
 import ssl
 import threading
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 
 import uvicorn
 
+from streaming.cli.dashboard.address import Address
 from streaming.cli.dashboard.conversation_pages import ConversationPages
 from streaming.cli.dashboard.health_page import HealthPage
 from streaming.cli.dashboard.live_services import LiveServices
@@ -24,41 +24,9 @@ from streaming.kafka.clients import Cluster
 from streaming.system import hints, stop_signals
 from streaming.wire.topics import Topics
 
-DEFAULT_PORT = 8466
 # Streams end within this time after a signal.
 _STOP_S = 5
 _NAMES = ["localhost", "127.0.0.1", "[::1]", "::1"]
-
-
-@dataclass(frozen=True)
-class Address:
-    """The place where the dashboard is served, and those whom it serves.
-
-    Attributes:
-        host: The address of this machine.
-        port: The port; 0: a free one.
-        token: What readers must know; None: nothing.
-        certificate: The file with the certificate; None: without TLS.
-        key: The file with its key.
-        is_open: Whether other machines are served without token and TLS.
-    """
-
-    host: str = "127.0.0.1"
-    port: int = DEFAULT_PORT
-    token: str | None = None
-    certificate: Path | None = None
-    key: Path | None = None
-    is_open: bool = False
-
-    @property
-    def is_secure(self) -> bool:
-        """Returns whether it is served by TLS."""
-        return self.certificate is not None
-
-    def url(self, port: int) -> str:
-        """Returns the address for a browser."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http{'s' if self.is_secure else ''}://{host}:{port}/"
 
 
 def serve(cluster: Cluster, topics: Topics, address: Address) -> None:

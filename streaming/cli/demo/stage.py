@@ -81,7 +81,8 @@ def set_up(console: Console, headline: str, *, keeps: bool = False) -> Iterator[
 def dashboard(cluster: Cluster) -> Iterator[str | None]:
     """Serves the dashboard while the block runs, and yields its address; None if its packages are not installed."""
     try:
-        from streaming.cli.dashboard.serving import Address, Served, listen_on_default
+        from streaming.cli.dashboard.address import Address
+        from streaming.cli.dashboard.serving import Served, listen_on_default
     except ModuleNotFoundError:
         yield None
         return

@@ -68,13 +68,8 @@ def _reader_waits(now: Situation, _since: str | None, _until: str | None) -> str
 
 
 def _task_limit(now: Situation, _since: str | None, _until: str | None) -> str:
-    return (
-        f"One more reader would have work, but no task can be started: {now.tasks_running} of at most {_most(now)} run."
-    )
-
-
-def _most(now: Situation) -> int:
-    return now.max_queue_readers or 0
+    running = f"{now.tasks_running} of at most {now.max_queue_readers or 0} run"
+    return f"One more reader would have work, but no task can be started: {running}."
 
 
 def _quiet_window(now: Situation, since: str | None, until: str | None) -> str:

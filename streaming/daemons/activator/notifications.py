@@ -4,7 +4,6 @@ import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import datetime
 
 import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -12,6 +11,7 @@ from msgspec import Struct
 
 from streaming.core.activation.held_notifications import ViewRow
 from streaming.core.activation.start_decisions import Notified
+from streaming.core.times import iso_ms
 from streaming.errors import UserError
 from streaming.kafka.access import Denials, RightMissingError, denial
 from streaming.kafka.admin import NOBODY_ANSWERS
@@ -285,7 +285,6 @@ def _with_group(found: ViewRow, row: _MonitorRow, members: int) -> ViewRow:
 
 
 def _instant_ms(iso: str) -> int:
-    try:
-        return round(datetime.fromisoformat(iso).timestamp() * 1000)
-    except (ValueError, OverflowError):
-        raise InvalidRecordError(f"{iso!r} is no time") from None
+    if (instant_ms := iso_ms(iso)) is None:
+        raise InvalidRecordError(f"{iso!r} is no time")
+    return instant_ms

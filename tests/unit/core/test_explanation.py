@@ -6,25 +6,9 @@ import pytest
 
 from streaming.core.activation.explanation import Observed, Situation, why
 from streaming.core.activation.queue_monitor import State
+from tests.support.situations import RECEIVING
 
-QUIET = Situation(
-    state=State.RECEIVES_OCCURRING,
-    is_on=True,
-    unread=3,
-    waiting=0,
-    activations=7,
-    activated_at="10:00",
-    empty_at=None,
-    next_check_at="10:05",
-    tasks_running=0,
-    max_queue_readers=None,
-    failures=0,
-    next_start_at=None,
-    has_notifications=False,
-    is_topic=False,
-    is_watched=True,
-    switch_on="queue-activation queue alter orders --status ON",
-)
+QUIET = RECEIVING
 NOTIFIED = replace(QUIET, state=State.NOTIFIED)
 
 

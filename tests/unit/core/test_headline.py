@@ -7,25 +7,9 @@ import pytest
 from streaming.core.activation.explanation import Observed, Situation
 from streaming.core.activation.headline import headline, why_activated
 from streaming.core.activation.queue_monitor import Hindrance, Reason, State
+from tests.support.situations import RECEIVING
 
-ORDERS = Situation(
-    state=State.RECEIVES_OCCURRING,
-    is_on=True,
-    unread=3,
-    waiting=0,
-    activations=7,
-    activated_at="10:00",
-    empty_at=None,
-    next_check_at="10:05",
-    tasks_running=0,
-    max_queue_readers=None,
-    failures=0,
-    next_start_at=None,
-    has_notifications=True,
-    is_topic=True,
-    is_watched=True,
-    switch_on="queue-activation queue alter orders --status ON",
-)
+ORDERS = replace(RECEIVING, has_notifications=True, is_topic=True)
 GROUP = replace(ORDERS, observed=Observed(members=1, one_more=None, silent_since=None))
 
 
