@@ -3,7 +3,9 @@
 The benchmark starts its own broker, writes the rows of the views as a monitor does, and reads the page as a browser
 does. It needs no Spark.
 
-    .venv/bin/python benchmarks/dashboard.py [--queues 10000] [--rate 200] [--seconds 60]
+    .venv/bin/python benchmarks/dashboard.py [--queues 10000] [--rate 200] [--seconds 60] [--readers 0 1 5]
+
+An hour shows whether the memory stays the same: `--readers 1 --seconds 3600`.
 """
 
 import argparse
@@ -16,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.request import Request, urlopen
+from uuid import uuid4
 
 import msgspec
 from confluent_kafka import Producer
@@ -26,11 +29,14 @@ from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
 from streaming.system.embedded_broker import EmbeddedBroker
 from streaming.system.processes import THIS_COMMAND
+from streaming.wire.notifications import Activation
 from streaming.wire.output_records import MonitorRow
 from streaming.wire.topics import Topics
 
 TOPICS = Topics()
+ROWS_FOR_AN_ACTIVATION = 20
 PAGES = 20
+MEMORY_SAMPLES = 6
 WARM_UP_S = 10.0
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 MIB = 1 << 20
@@ -42,6 +48,7 @@ def main() -> None:
     parser.add_argument("--queues", type=int, default=10_000)
     parser.add_argument("--rate", type=int, default=200, help="rows that are written per second")
     parser.add_argument("--seconds", type=int, default=60, help="seconds that are measured, for each number of readers")
+    parser.add_argument("--readers", type=int, nargs="+", default=(0, 1, 5), help="so many readers look, in turn")
     arguments = parser.parse_args()
     print(machine())
     with EmbeddedBroker() as broker:
@@ -56,7 +63,7 @@ def main() -> None:
             wait_for_rows(url, arguments.queues)
             time.sleep(WARM_UP_S)
             measure_pages(url)
-            for readers in (0, 1, 5):
+            for readers in arguments.readers:
                 measure_readers(url, process, readers, arguments.seconds)
 
 
@@ -84,6 +91,23 @@ def write(producer: Producer, number: int) -> None:
         hindrance="READER_WAITS",
     )
     producer.produce(TOPICS.monitors, key=f"queue-{number}", value=msgspec.json.encode(row))
+    if number % ROWS_FOR_AN_ACTIVATION == 0:
+        write_activation(producer, number, now)
+
+
+def write_activation(producer: Producer, number: int, now: str) -> None:
+    """Writes a notification of a queue."""
+    activation = Activation(
+        event_type="QUEUE_ACTIVATION",
+        post_time=now,
+        queue=f"queue-{number}",
+        notification_id=str(uuid4()),
+        sequence=7,
+        unread_messages=12,
+        tasks_waiting=0,
+        reason="MESSAGES_ARRIVED",
+    )
+    producer.produce(TOPICS.activations, key=f"queue-{number}", value=msgspec.json.encode(activation))
 
 
 @contextmanager
@@ -159,10 +183,12 @@ def measure_readers(url: str, process: int, readers: int, seconds: int) -> None:
     for thread in threads:
         thread.start()
     time.sleep(3.0)
-    begin_s, used_s, before = time.monotonic(), cpu_s(process), memory_mib(process)
-    time.sleep(seconds)
+    begin_s, used_s, memory = time.monotonic(), cpu_s(process), [memory_mib(process)]
+    for _ in range(MEMORY_SAMPLES):
+        time.sleep(seconds / MEMORY_SAMPLES)
+        memory.append(memory_mib(process))
     cores = (cpu_s(process) - used_s) / (time.monotonic() - begin_s)
-    print(f"{readers} readers: {cores:.3f} cores, memory {before:.0f} -> {memory_mib(process):.0f} MiB", flush=True)
+    print(f"{readers} readers: {cores:.3f} cores, memory {' '.join(f'{mib:.0f}' for mib in memory)} MiB", flush=True)
     is_over.set()
     for thread in threads:
         thread.join(timeout=10.0)

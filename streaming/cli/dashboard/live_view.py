@@ -2,6 +2,7 @@
 
 import logging
 import threading
+from array import array
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -50,7 +51,9 @@ class LiveView:
         self._decoder = RecordDecoder("notification", decode, _warn)
         self._activations: deque[Activation] = deque(maxlen=_KEPT_ACTIVATIONS)
         self._last: dict[str, Activation] = {}
-        self._unread: dict[str, deque[tuple[int, int]]] = {}
+        # Of each queue: a time, the unread messages then, the next time, ... Flat arrays, because tuples of 10,000
+        # queues would take 70 MB.
+        self._unread: dict[str, array[int]] = {}
         self._is_stopped = threading.Event()
         ways = {
             "views": (topics.monitors, self._take_monitor, Start.BEGINNING, None),
@@ -84,7 +87,8 @@ class LiveView:
     def unread(self, queue: str) -> list[tuple[int, int]]:
         """Returns (time in ms, unread messages) of a queue, as far as this process has seen them."""
         with self._lock:
-            return list(self._unread.get(queue, ()))
+            points = self._unread.get(queue, ())
+            return list(zip(points[::2], points[1::2], strict=True))
 
     def last_activation(self, queue: str) -> Activation | None:
         """Returns the last notification of a queue; None: there was none in the last hour."""
@@ -120,13 +124,15 @@ class LiveView:
         row = self._monitors.rows.get(name)
         if row is None:
             self._unread.pop(name, None)
+            self._last.pop(name, None)
             return
-        points = self._unread.setdefault(name, deque(maxlen=_POINTS))
-        point = message.timestamp()[1], max(0, row["unread_messages"])
-        if points and point[0] - points[-1][0] < _POINT_MS and len(points) > 1:
-            points[-1] = points[-1][0], point[1]
+        points = self._unread.setdefault(name, array("q"))
+        time_ms, unread = message.timestamp()[1], max(0, row["unread_messages"])
+        if len(points) > 2 and time_ms - points[-2] < _POINT_MS:
+            points[-1] = unread
         else:
-            points.append(point)
+            points.extend((time_ms, unread))
+            del points[: -2 * _POINTS]
 
     def _take_activation(self, message: Message) -> None:
         activation = self._decoder.decode(message)
