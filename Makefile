@@ -3,8 +3,11 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Written last, so that an interrupted set-up does not count as done.
+# Each is written last, so that an interrupted set-up does not count as done. The demos need only the first.
+RUNTIME := $(VENV)/.runtime
 STAMP := $(VENV)/.set-up
+PIP_INSTALL = $(BIN)/pip install --disable-pip-version-check --constraint constraints.txt
+PIP_PROGRESS = sed -u -n 's/^Collecting \([^ ]*\).*/  \1/p; s/^Building wheels for.*: \(.*\)/  building \1/p; s/^Installing collected.*/  installing/p'
 
 # The packages as a user installs them, partly compiled. With these variables a command uses them instead of the
 # checkout, which .venv has as an editable installation.
@@ -39,14 +42,19 @@ browser: ## install Debian's Chromium and its driver, in which the tests open th
 	@[ -x /usr/bin/chromium ] && [ -x /usr/bin/chromedriver ] || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium chromium-driver; } \
 		|| { echo "Chromium could not be installed. As root, on Debian: apt-get install chromium chromium-driver"; exit 1; }
 
-$(STAMP): pyproject.toml constraints.txt
+$(RUNTIME): pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null || { echo "There is no $(PYTHON). Install Python 3.11 or newer, or name another interpreter: make PYTHON=/path/to/python3.11"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is `$(PYTHON) --version 2>&1`, but 3.11 or newer is needed. Name another interpreter: make PYTHON=/path/to/python3.11"; exit 1; }
-	@rm -f $(STAMP)
+	@rm -f $(RUNTIME) $(STAMP)
 	@echo "Setting up $(VENV) (once; takes a few minutes)"
 	@$(PYTHON) -m venv --clear $(VENV) || { echo "$(PYTHON) cannot create a virtual environment. On Debian and Ubuntu, install the package python3-venv."; exit 1; }
-	@$(BIN)/pip install --disable-pip-version-check --constraint constraints.txt --editable '.[dev,dashboard]' | sed -u -n 's/^Collecting \([^ ]*\).*/  \1/p; s/^Installing collected.*/  installing/p'
-	@touch $(STAMP)
+	@$(PIP_INSTALL) --editable '.[dashboard]' | $(PIP_PROGRESS)
+	@touch $@
+
+$(STAMP): $(RUNTIME)
+	@echo "Adding the tools for tests and development to $(VENV) (once; takes a minute)"
+	@$(PIP_INSTALL) --editable '.[dev,dashboard]' | $(PIP_PROGRESS)
+	@touch $@
 
 $(INSTALLED)/.set-up: $(STAMP) $(SOURCES)
 	@echo "Installing the packages in $(INSTALLED), partly compiled (takes half a minute)"
@@ -85,16 +93,16 @@ OTHERS := $(filter-out $(LONGEST_FIRST), $(sort $(wildcard tests/integration/tes
 test-all: test $(COVERAGE) ## run all tests: those of `make test`, the coverage of the core, integration
 	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder $(LONGEST_FIRST) $(OTHERS)
 
-demo: $(STAMP) prepare ## show everything on this machine; ends by itself
+demo: $(RUNTIME) ## show everything on this machine; ends by itself
 	@$(BIN)/queue-activation demo
 
-demo-services: $(STAMP) prepare ## show how programs talk to services on this machine; ends by itself
+demo-services: $(RUNTIME) ## show how programs talk to services on this machine; ends by itself
 	@$(BIN)/queue-activation demo services
 
-demo-instances: $(STAMP) prepare ## show conversations between Kafka clusters on this machine; ends by itself
+demo-instances: $(RUNTIME) ## show conversations between Kafka clusters on this machine; ends by itself
 	@$(BIN)/queue-activation demo instances
 
-demo-observe: $(STAMP) prepare ## show consumers that know only Kafka, started on demand; ends by itself
+demo-observe: $(RUNTIME) ## show consumers that know only Kafka, started on demand; ends by itself
 	@$(BIN)/queue-activation demo observe
 
 FAULTS_MOMENTS ?= 20
@@ -107,7 +115,7 @@ soak: $(INSTALLED)/.set-up ## an hour of load: nothing may grow or be lost; SOAK
 	@$(AS_INSTALLED) $(BIN)/python benchmarks/soak.py --minutes $(SOAK_MINUTES)
 
 bench: $(INSTALLED)/.set-up ## measure throughput beside the peers, with a plot; latency, idle load, timers, growth, routing; an hour
-	@$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[bench]'
+	@$(PIP_INSTALL) --quiet --editable '.[bench]'
 	@for peer in benchmarks/peers/*/setup; do $$peer; done
 	@$(AS_INSTALLED) $(BIN)/python benchmarks/throughput.py --runs 5 --plot build/throughput.png \
 		--only queue-activation Streams Flink Bytewax "bare loop"
@@ -123,7 +131,7 @@ bench: $(INSTALLED)/.set-up ## measure throughput beside the peers, with a plot;
 	@$(MAKE) --no-print-directory bench-services
 
 bench-services: $(INSTALLED)/.set-up ## measure services beside their peers, with a plot, and the monitor alone, in 25 minutes
-	@$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[bench]'
+	@$(PIP_INSTALL) --quiet --editable '.[bench]'
 	@benchmarks/peers/mirror-maker/setup
 	@benchmarks/peers/kafka-streams/setup
 	@$(AS_INSTALLED) $(BIN)/python benchmarks/services.py --plot build/services.png

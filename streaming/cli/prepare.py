@@ -26,13 +26,10 @@ def prepare() -> None:
     and takes 190 MB in the cache.
     """
     from streaming.spark import class_archive, session
-    from streaming.system.jars import are_fetched, broker_jars, spark_jars
+    from streaming.system.jars import spark_jars
     from streaming.system.java import find_java
 
     java = find_java()
-    if not are_fetched():
-        say("fetching the jars that Spark's Kafka connector and the broker need (once; 53 MB)")
-    broker_jars()
     archive = class_archive.path_of(java, session.local_jars(spark_jars()))
     if class_archive.is_trusted(archive):
         say("already prepared")

@@ -50,11 +50,6 @@ def broker_jars() -> list[Path]:
     return _jars("broker")
 
 
-def are_fetched() -> bool:
-    """Returns whether the jars have been fetched. They are verified only when they are used."""
-    return _jars_dir().is_dir()
-
-
 def cache_dir() -> Path:
     """Returns the folder for all that can be fetched again. It is outside the checkout, and all checkouts share it."""
     own = os.environ.get("QUEUE_ACTIVATION_CACHE")
@@ -71,6 +66,7 @@ def _jars(configuration: str) -> list[Path]:
         with _exclusive():
             # Another process may have fetched them while this one waited for the lock.
             if _problems(folder, expected):
+                _say("fetching the jars that Spark's Kafka connector and the broker need (once; 53 MB)\n")
                 _fetch_verified(folder, expected)
     return [folder / name for name in sorted(wanted)]
 

@@ -26,6 +26,7 @@ echo '	found org.a#a;1 in public'
 mkdir -p "$jars" && cp -r "{folder}/remote/." "$jars"
 echo '	[SUCCESSFUL ] org.a#a;1!a.jar (3ms)'
 """
+HEADLINE = "fetching the jars that Spark's Kafka connector and the broker need (once; 53 MB)\n"
 CONTENTS = {"spark/a-1.jar": b"a", "broker/b-2.jar": b"b", "broker/c-3.jar": b"c"}
 
 
@@ -159,10 +160,10 @@ def test_a_cache_that_cannot_be_written_is_named(remote: Remote, monkeypatch: py
 def test_progress_in_a_file_is_a_few_lines(remote: Remote, capsys: pytest.CaptureFixture[str]) -> None:
     assert remote.runs() == []
     spark_jars()
-    assert capsys.readouterr().err == "fetching jars 0/3 (looking up what is needed)\n"
+    assert capsys.readouterr().err == f"{HEADLINE}fetching jars 0/3 (looking up what is needed)\n"
 
 
-def test_progress_on_a_terminal_is_one_line(remote: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_on_a_terminal_is_one_line_below_what_happens(remote: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True
@@ -171,8 +172,9 @@ def test_progress_on_a_terminal_is_one_line(remote: Remote, monkeypatch: pytest.
     monkeypatch.setattr(sys, "stderr", terminal)
     spark_jars()
     assert len(remote.runs()) == 1
+    assert terminal.getvalue().startswith(f"{HEADLINE}\rfetching jars 0/3 ")
     assert terminal.getvalue().endswith("\rfetching jars 1/3 a-1.jar\x1b[K\n")
-    assert terminal.getvalue().count("\n") == 1
+    assert terminal.getvalue().count("\n") == 2
 
 
 def test_the_lock_is_written_anew(remote: Remote) -> None:

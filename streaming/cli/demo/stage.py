@@ -17,6 +17,7 @@ from streaming.kafka.clients import Cluster
 from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.system import stop_signals
 from streaming.system.embedded_broker import EmbeddedBroker
+from streaming.system.jars import broker_jars
 from streaming.system.processes import ChildProcess
 from streaming.system.threads import WatchedThread
 from streaming.wire.topics import Topics
@@ -68,6 +69,7 @@ def set_up(console: Console, headline: str, *, keeps: bool = False) -> Iterator[
     """
     with tempfile.TemporaryDirectory(prefix="queue-activation-demo-") as folder, ExitStack() as parts:
         console.print(f"{headline}\n")
+        broker_jars()  # the line of the broker would otherwise be broken by the progress of fetching them
         with progress(console, "starting a Kafka broker"):
             broker = parts.enter_context(EmbeddedBroker())
         cluster = Cluster(broker.bootstrap_servers, {})
