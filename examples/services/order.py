@@ -6,8 +6,7 @@ usage: python examples/services/order.py [NUMBER]
 import os
 import sys
 
-from producers.services import ServiceClient
-from streaming.errors import UserError
+from producers import ServiceClient, UserError
 
 servers = os.environ.get("QUEUE_ACTIVATION_BOOTSTRAP_SERVERS", "localhost:9092")
 prefix = os.environ.get("QUEUE_ACTIVATION_TOPIC_PREFIX", "")

@@ -7,8 +7,7 @@ import os
 import sys
 from contextlib import suppress
 
-from producers.reader import QueueReader
-from streaming.errors import UserError
+from producers import QueueReader, UserError
 
 servers = os.environ.get("QUEUE_ACTIVATION_BOOTSTRAP_SERVERS", "localhost:9092")
 prefix = os.environ.get("QUEUE_ACTIVATION_TOPIC_PREFIX", "")

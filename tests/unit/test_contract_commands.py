@@ -12,6 +12,7 @@ import pytest
 import typer
 from confluent_kafka import Message
 
+import producers
 from streaming.cli import dead_letters, queue_show
 from streaming.cli.activators import Told
 from streaming.cli.conversations import lists
@@ -204,6 +205,11 @@ def check_exit_codes(document: str) -> None:
     codes = [int(row["code"]) for row in rows_of(document, "Exit codes", "code")]
     assert codes == [0, 1, 2, *sorted(Stopped(number).exit_code for number in STOP_SIGNALS)]
     assert f"`stopped by {Stopped(STOP_SIGNALS[0])}`" in section(document, "Exit codes")
+
+
+def check_python_names(document: str) -> None:
+    rows = rows_of(document, "Python names", "name")
+    assert sorted(names_in(row["name"])[0] for row in rows) == sorted(producers.__all__)
 
 
 def check_make_targets(document: str) -> None:
