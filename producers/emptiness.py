@@ -13,7 +13,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import OffsetSpec
 
-from streaming.kafka.access import WatchfulAdmin
+from streaming.kafka.admin import Admin
 from streaming.kafka.errors import kafka_error
 
 # A waiting reader cannot receive while it asks Kafka, so it must not wait long for a broker that does not answer.
@@ -62,11 +62,11 @@ def are_read_to_end(positions: Mapping[int, int | None], ends: Mapping[int, int]
 class EmptinessProbe:
     """Asks Kafka about a queue and its readers."""
 
-    def __init__(self, admin: WatchfulAdmin, queue: str, consumer_group: str) -> None:
+    def __init__(self, admin: Admin, queue: str, consumer_group: str) -> None:
         """Stores the arguments.
 
         Args:
-            admin: The client for the requests.
+            admin: Makes the requests.
             queue: The queue's name, which is also its topic's.
             consumer_group: The consumer group of all its readers.
         """
@@ -90,6 +90,7 @@ class EmptinessProbe:
             return self._look(own_positions)
         except KafkaException as exception:
             error = kafka_error(exception)
+            self._admin.failed(exception)
             if error.retriable() or error.code() in _NO_ANSWER:
                 return None
             raise
@@ -112,12 +113,13 @@ class EmptinessProbe:
     def _partitions(self) -> list[int]:
         """Returns the current partitions. A consumer notices new ones only minutes later."""
         topics = TopicCollection([self._queue])
-        description = self._admin.describe_topics(topics, request_timeout=QUESTION_TIMEOUT_S)[self._queue].result()
+        futures = self._admin.client.describe_topics(topics, request_timeout=QUESTION_TIMEOUT_S)
+        description = futures[self._queue].result()
         return [partition.id for partition in description.partitions]
 
     def _offsets(self, numbers: Iterable[int], spec: OffsetSpec) -> dict[int, int]:
         """Returns offsets as a read_committed consumer sees them: `latest` is the last stable offset."""
-        futures = self._admin.list_offsets(
+        futures = self._admin.client.list_offsets(
             {TopicPartition(self._queue, number): spec for number in numbers},
             isolation_level=IsolationLevel.READ_COMMITTED,
             request_timeout=QUESTION_TIMEOUT_S,
@@ -128,12 +130,14 @@ class EmptinessProbe:
         """Returns where the consumer group would continue: at the committed offset, but not before the first offset."""
         partitions = [TopicPartition(self._queue, number) for number in numbers]
         request = ConsumerGroupTopicPartitions(self._consumer_group, partitions)
-        (future,) = self._admin.list_consumer_group_offsets([request], request_timeout=QUESTION_TIMEOUT_S).values()
+        client = self._admin.client
+        (future,) = client.list_consumer_group_offsets([request], request_timeout=QUESTION_TIMEOUT_S).values()
         committed = {answer.partition: answer.offset for answer in future.result().topic_partitions}
         first = self._offsets(committed, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
         # Without a committed offset the answer is negative. After messages expire, it may be below the first offset.
         return {number: max(offset, first[number]) for number, offset in committed.items()}
 
     def _members(self) -> int:
-        futures = self._admin.describe_consumer_groups([self._consumer_group], request_timeout=QUESTION_TIMEOUT_S)
+        client = self._admin.client
+        futures = client.describe_consumer_groups([self._consumer_group], request_timeout=QUESTION_TIMEOUT_S)
         return len(futures[self._consumer_group].result().members)

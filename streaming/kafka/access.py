@@ -146,7 +146,11 @@ class Denials:
 
 
 class WatchfulAdmin(AdminClient):
-    """An AdminClient that checks for refusals while it waits for an answer, and warns once of a long wait."""
+    """An AdminClient that checks for refusals while it waits for an answer, and warns once of a long wait.
+
+    Attributes:
+        has_warned: Whether it has warned.
+    """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         """Connects lazily.
@@ -156,7 +160,7 @@ class WatchfulAdmin(AdminClient):
         """
         self._denials = Denials()
         self._servers = config["bootstrap.servers"]
-        self._has_warned = False
+        self.has_warned = False
         callback: dict[str, Any] = {"error_cb": self._denials}
         super().__init__({**config, **callback})
 
@@ -179,8 +183,8 @@ class WatchfulAdmin(AdminClient):
             except TimeoutError:
                 self.poll(0)
                 self._denials.check()
-                if not self._has_warned and time.monotonic() - begin_s >= _SILENCE_S:
-                    self._has_warned = True
+                if not self.has_warned and time.monotonic() - begin_s >= _SILENCE_S:
+                    self.has_warned = True
                     reason = f" ({self.no_connection})" if self.no_connection else ""
                     _log.warning("Kafka at %s has not answered yet%s; waiting", self._servers, reason)
             else:

@@ -43,6 +43,9 @@ _LEADER_INTERVAL_S = 0.1
 _RETENTION_SETTING = "offsets.retention.minutes"
 _NOT_SEEN = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED)
 NOBODY_ANSWERS = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
+# After an outage, a client of librdkafka 2.16 may never again get an answer from the coordinator of a group, although
+# the coordinator answers others. After a change of the leader, it repeats the old epoch of a partition for ever.
+_NEEDS_NEW_CLIENT = (*NOBODY_ANSWERS, KafkaError.FENCED_LEADER_EPOCH)
 
 
 @dataclass(frozen=True)
@@ -68,12 +71,18 @@ class Admin:
     """Kafka's administration, with error messages for users.
 
     Attributes:
-        client: The client for other requests.
+        client: The client for other requests. `failed` replaces it, so it must not be kept.
     """
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self.client = cluster.admin_client()
+
+    def failed(self, error: KafkaException) -> None:
+        """Connects anew if a request of the client has failed in a way in which all later ones may fail too."""
+        if error.args[0].code() in _NEEDS_NEW_CLIENT:
+            has_warned, self.client = self.client.has_warned, self._cluster.admin_client()
+            self.client.has_warned = has_warned
 
     def check(self) -> None:
         """Checks that Kafka answers and lets the client in; raises UserError otherwise."""
@@ -328,6 +337,7 @@ class Admin:
         is_plain = "security.protocol" not in self._cluster.config
         secured = " If Kafka is secured, set --kafka-config (see docs/security.md)." if is_plain else ""
         reason = self.client.no_connection or error.args[0].str()
+        self.failed(error)
         broker = hints.broker(self.servers)
         starts = "" if broker is None else f" `{broker}` starts one on this machine."
         return UserError(

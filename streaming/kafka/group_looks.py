@@ -129,7 +129,10 @@ class GroupLooks:
         (future,) = self._admin.client.describe_consumer_groups([name], request_timeout=ADMIN_TIMEOUT_S).values()
         try:
             found = self._admin.client.result(future)
-        except (KafkaException, UserError):
+        except KafkaException as error:
+            self._admin.failed(error)
+            return _NO_ANSWER
+        except UserError:
             return _NO_ANSWER
         if committed is None:
             return _NO_ANSWER
