@@ -1,24 +1,19 @@
 """Command lines in the config files of the activator and the host, and the names that are filled into them.
 
-A name comes from a record, so any program that can write records can choose it. Three rules keep a name from deciding
-what is run:
+A name comes from a record, so any program that can write records can choose it. Two rules keep a name from being more
+than one argument:
 
-1. Its placeholder ends an argument: it is the whole word, or follows `--option=` or a path that ends in `/`.
-2. A program that is known to run its arguments (`runners`) does not get the name in an argument that it would run.
-3. Whatever the program is, a name is filled in only if all of its characters are harmless.
+1. Its placeholder is a word of its own, and not the first word, which names the program.
+2. A name is filled in only if it is a safe word: no option, no path upwards, and nothing that a shell expands.
 
-Every name is also in the program's environment.
+Every name is also in the program's environment. The rules do not know what a program does with its arguments:
+`sh {queue}` runs the file that has the name.
 """
 
 import re
 import shlex
 from collections.abc import Iterable, Mapping
 
-from streaming.system import runners
-
-# The text before a placeholder. It has no braces, so a word has one placeholder at most. A path has no blank and no
-# character that is special to a shell: `cat /srv/` is a script.
-_PREFIX = re.compile(r"(?:--?\w[\w.-]*=)?(?:[\w.:@~+,%/-]*/)?", re.ASCII)
 # A shell reads these characters as a part of a word, and other languages give them hardly more meaning. To many
 # programs, a word that begins with `@` means a file of arguments.
 _SAFE_NAME = re.compile(r"[\w.:/][\w.:/@-]*", re.ASCII)
@@ -37,34 +32,29 @@ def split(command: str | list[str]) -> list[str]:
     return shlex.split(command) if isinstance(command, str) else list(command)
 
 
-def problem(words: list[str], variables: Mapping[str, str]) -> str | None:
+def problem(words: list[str], names: Iterable[str]) -> str | None:
     """Returns the first problem of a command line, or None. The text continues a sentence whose subject is the command.
 
     Args:
         words: The command line.
-        variables: The environment variable of each name that may be used in it.
+        names: The names that may be used in it. Other braces belong to the program.
     """
     if not words or not words[0].strip():
         return "must not be empty"
-    names = [_name_in(word, variables) for word in words]
-    if names[0]:
-        return (
-            f"must not let {{{names[0]}}} choose the program: any client that can write records can choose this name. "
-            "Write the program's path without it."
-        )
-    for word, name in zip(words, names, strict=True):
-        if name and _PREFIX.fullmatch(word.removesuffix(f"{{{name}}}")) is None:
+    for name in names:
+        placeholder = f"{{{name}}}"
+        if placeholder in words[0]:
             return (
-                f"has {{{name}}} inside {word!r}. It must be a whole word, or follow `--option=` or a path that ends "
-                f'in `/`. For any other use, write "${variables[name]}" in a script: the name is in its environment.'
+                f"must not let {placeholder} choose the program: any client that can write records can choose this "
+                "name. Write the program's path without it."
             )
-    found = runners.problem(words, names)
-    if found is None:
-        return None
-    return (
-        f"has {{{found.name}}} {found.where}. Put these words into a script of your own, and write "
-        f'"${variables[found.name]}" there: the name is in its environment.'
-    )
+        longer = [word for word in words if placeholder in word and word != placeholder]
+        if longer:
+            return (
+                f"has {placeholder} inside {longer[0]!r}. It must be a word of its own, as in `--option {placeholder}`."
+                f' For any other use, take the name from the environment: "${_variable(name)}" in a script.'
+            )
+    return None
 
 
 def fill(words: list[str], names: Mapping[str, str]) -> list[str]:
@@ -73,22 +63,17 @@ def fill(words: list[str], names: Mapping[str, str]) -> list[str]:
     Raises:
         UnsafeNameError: A name must not be put into an argument.
     """
-    return [_fill(word, names) for word in words]
+    values = {f"{{{name}}}": value for name, value in names.items()}
+    for name, value in names.items():
+        if f"{{{name}}}" in words and (_SAFE_NAME.fullmatch(value) is None or ".." in value.split("/")):
+            raise UnsafeNameError(
+                f"{value!r} cannot replace {{{name}}} in the command line: it is empty, begins with - or @, has `..` as"
+                " a part of a path, or has a character other than ASCII letters, digits and . _ - : / @. A "
+                f"command without {{{name}}} has the name in its environment, as {_variable(name)}"
+            )
+    return [values.get(word, word) for word in words]
 
 
-def _fill(word: str, names: Mapping[str, str]) -> str:
-    name = _name_in(word, names)
-    if not name:
-        return word
-    value = names[name]
-    if _SAFE_NAME.fullmatch(value) is None or ".." in value.split("/"):
-        raise UnsafeNameError(
-            f"{value!r} cannot replace {{{name}}} in the command line: it is empty, begins with - or @, has `..` as a "
-            "part of a path, or has a character other than ASCII letters, digits and . _ - : / @"
-        )
-    return word.removesuffix(f"{{{name}}}") + value
-
-
-def _name_in(word: str, names: Iterable[str]) -> str:
-    """Returns the first name whose placeholder is in the word, or an empty text. Other braces belong to the program."""
-    return next((name for name in names if f"{{{name}}}" in word), "")
+def _variable(name: str) -> str:
+    """Returns the environment variable that has a name."""
+    return f"QUEUE_ACTIVATION_{name.upper()}"

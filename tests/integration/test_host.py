@@ -69,7 +69,7 @@ def test_a_command_gets_what_it_needs_and_its_exit_is_reported(hosting: Hosting,
     variables = ("QUEUE", "TASK_ID", "SESSION_ID", "PROCEDURE", "EXECUTE_AS", "BOOTSTRAP_SERVERS", "TOPIC_PREFIX")
     script = " ".join(f"$QUEUE_ACTIVATION_{name}" for name in (*variables, "KAFKA_CONFIG"))
     hosting.configure(
-        f"name = 'pay*'\ncommand = ['sh', '-c', 'echo $0 $PWD {script} $MORE; exit 3', '/{{queue}}']\n"
+        f"name = 'pay*'\ncommand = ['sh', '-c', 'echo $0 $PWD {script} $MORE; exit 3', '{{queue}}']\n"
         f"directory = '{tmp_path}'\nenvironment = {{ MORE = 'more' }}\nlog_file = '{tmp_path / 'pay.log'}'"
     )
     with hosting.host() as host:
@@ -105,7 +105,8 @@ def test_functions_and_what_cannot_be_started(hosting: Hosting, tmp_path: Path) 
     reasons = {
         "not configured": "the host's configuration has no entry for the procedure 'not configured'",
         "any; thing": "'any; thing' cannot replace {procedure} in the command line: it is empty, begins with - or @, "
-        "has `..` as a part of a path, or has a character other than ASCII letters, digits and . _ - : / @",
+        "has `..` as a part of a path, or has a character other than ASCII letters, digits and . _ - : / @. "
+        "A command without {procedure} has the name in its environment, as QUEUE_ACTIVATION_PROCEDURE",
         "no program": "the program 'no-such-program' is not found, or may not be executed",
     }
     with hosting.host():

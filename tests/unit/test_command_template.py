@@ -1,7 +1,6 @@
-"""Names in command lines: a name becomes an argument of the configured program, never a program, option or script."""
+"""Names in command lines: a name becomes one argument of the configured program, and no option or script."""
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -12,131 +11,30 @@ from streaming.system import command_template
 from streaming.system.command_template import UnsafeNameError
 from tests.support.waiting import wait_until
 
-NAMES = {"queue": "QUEUE_ACTIVATION_QUEUE", "procedure": "QUEUE_ACTIVATION_PROCEDURE"}
+NAMES = ("queue", "procedure")
 
 LEGITIMATE = (
     "queue-activation read {queue}",
-    "queue-activation read {queue} --once {procedure}",
-    "reader --queue={queue} -Dname={procedure}",
-    "reader --file=/srv/queues/{queue} ./{procedure}",
-    "/srv/read /srv/queues/{queue}",
-    "sh script.sh {queue}",
-    "/bin/bash -euo pipefail script.sh {queue}",
+    "reader --queue {queue} --procedure {procedure}",
     """sh -c 'read "$0"' {queue}""",
-    """sh -c 'read "$1"' sh {queue}""",
-    """sh -ec -- 'Q=1 read "$1"' sh {queue}""",
-    "bash --norc script.sh {queue}",
-    "sh -c 'read $QUEUE_ACTIVATION_QUEUE' ",
     "python3 -m streaming read {queue}",
-    "/venv/bin/python -Im streaming --wait 2s read {queue}",
-    "python3.11 -X dev reader.py {queue}",
-    "python3 -c 'import reader' {queue}",
-    "perl -ne 'print' /srv/{queue}",
-    "awk -F : '{print}' /srv/queues/{queue}",
-    "awk -f count.awk -v a=b {queue}",
-    "lua5.4 -l tools reader.lua {queue}",
-    "java -Xmx1g -cp reader.jar Reader {queue}",
-    "java -jar reader.jar --queue={queue}",
-    "timeout 9 queue-activation read {queue}",
-    "timeout -k 5 --signal=INT 9 reader {queue}",
-    "nice -n 10 reader --queue={queue}",
-    "nice -n -5 ionice -c3 stdbuf -oL nohup reader {queue}",
-    "env A=b reader {queue}",
-    "env -i -u HOME -- A=b B=c python3 reader.py {queue}",
-    "flock /tmp/lock reader {queue}",
-    "sudo -n -u reader /srv/read {queue}",
-    "xargs -n 1 reader {queue}",
-    "busybox timeout 9 reader {queue}",
-    "find /srv/{queue} -exec reader {queue} ;",
+    "timeout -k 5 9 reader {queue}",
+    "sh -c 'read $QUEUE_ACTIVATION_QUEUE'",
     "sh -c 'echo ${HOME} $${x}; awk {print}'",
 )
-REFUSED = (
-    "bash -ce {queue}",
-    "sh -c {queue}",
-    "sh -cx {queue}",
-    "sh -c -- {queue}",
-    "sh - {queue}",
-    "sh -s {queue}",
-    "bash +x {queue}",
-    "bash -o pipefail {queue}",
-    "bash -oe pipefail {queue}",
-    "bash --rcfile {queue}",
-    "sh {queue}",
-    "fish -c true -c {queue}",
-    "env sh -c {queue}",
-    "env {queue}",
-    "env A=b {queue}",
-    "env -i {queue}",
-    "env -u {queue} reader",
-    "env -S 'sh -c' reader {queue}",
-    "env '--split-string=sh -o' errexit {queue}",
-    "timeout 9 sh -c {queue}",
-    "timeout 9 {queue}",
-    "timeout {queue} reader",
-    "timeout -k 5 {queue} reader",
-    "timeout --unknown 9 reader {queue}",
-    "nice -n 10 {queue}",
-    "nice -n {queue} reader",
-    "nohup setsid {queue}",
-    "flock /tmp/lock {queue}",
-    "flock /tmp/lock -c {queue}",
-    "sudo -u root {queue}",
-    "xargs sh {queue}",
-    "xargs {queue}",
-    "busybox sh -c {queue}",
-    "busybox {queue}",
-    "python3 {queue}",
-    "python3 -c {queue}",
-    "python3 -m {queue}",
-    "python3.11 -Bm {queue}",
-    "/usr/bin/pypy3.10 -W {queue}",
-    "perl -e {queue}",
-    "perl -ne {queue}",
-    "perl -e 1 -I {queue}",
-    "ruby -r {queue} x.rb",
-    "node -e {queue}",
-    "node -e 1 -r {queue}",
-    "lua -e 1 {queue}",
-    "awk {queue} file",
-    "awk -f {queue}",
-    "awk -f a.awk -f {queue}",
-    "sed {queue} file",
-    "sed -e p -e {queue}",
-    "java {queue}",
-    "java -cp {queue} Reader",
-    "expect {queue}",
-    "make {queue}",
-    "make read {queue}",
-    "su -c {queue}",
-    "su - reader -c read {queue}",
-    "ssh host read {queue}",
-    "watch read {queue}",
-    "find . -exec sh -c {queue} ;",
-    "find . -exec {queue} ;",
-    "find . -exec sh -c 'x' sh {queue} -execdir {queue} ;",
-    "sh run.sh xargs {queue}",
-    "bash --norc run.sh sh {queue}",
-    "sh -c x sh xargs {queue}",
-    "timeout 9 -x reader {queue}",
-    "/srv/tools/sh {queue}",
-)
 ANOTHER_PLACE = (
+    "read --queue={queue}",
+    "read /srv/{queue}",
     "read {queue}.log",
     "read {queue}{queue}",
     "read {queue}/{procedure}",
-    "read /srv/{queue}/log",
-    "read queue-{queue}",
     "read 'of {queue}'",
-    "read 'cat /srv/{queue}'",
     "read '$(id)/{queue}'",
-    "read QUEUE={queue}",
-    "read --o=exec={queue}",
     "read -q{queue}",
     "read ${queue}",
     "env A={queue} read",
-    "awk -v a={queue} x",
     "sh -c 'read {queue} | tee log'",
-    "bash -euo pipefail -c 'read {queue}'",
+    "read {queue} --log=/srv/{queue}",
 )
 SAFE_NAMES = ("orders", "dbo.orders", "queue-1", "a_b", "orders/eu", "https://example.com/x", "a@b", "7", "..a", "a..b")
 UNSAFE_NAMES = (
@@ -179,8 +77,8 @@ UNSAFE_NAMES = (
 )
 
 
-def problem(command: str | list[str], names: Mapping[str, str] = NAMES) -> str | None:
-    return command_template.problem(command_template.split(command), names)
+def problem(command: str | list[str]) -> str | None:
+    return command_template.problem(command_template.split(command), NAMES)
 
 
 @pytest.mark.parametrize("command", LEGITIMATE)
@@ -188,20 +86,17 @@ def test_a_name_as_an_argument_of_a_program_is_taken(command: str) -> None:
     assert problem(command) is None
 
 
-@pytest.mark.parametrize("command", REFUSED)
-def test_a_name_that_an_interpreter_or_a_wrapper_could_run_is_refused(command: str) -> None:
-    found = problem(command)
-    assert found is not None
-    assert '"$QUEUE_ACTIVATION_QUEUE"' in found
-    assert "script of your own" in found
+@pytest.mark.parametrize("command", ["sh {queue}", "sh -c {queue}", "env {queue}", "xargs {queue}"])
+def test_a_config_is_not_checked_for_what_a_program_does_with_a_name(command: str) -> None:
+    assert problem(command) is None
 
 
 @pytest.mark.parametrize("command", ANOTHER_PLACE)
 def test_a_name_in_another_place_is_refused_with_what_to_write(command: str) -> None:
     found = problem(command)
     assert found is not None
-    assert "follow `--option=` or a path that ends in `/`" in found
-    assert '"$QUEUE_ACTIVATION_QUEUE"' in found
+    assert "It must be a word of its own, as in `--option {queue}`" in found
+    assert 'take the name from the environment: "$QUEUE_ACTIVATION_QUEUE" in a script' in found
 
 
 @pytest.mark.parametrize(
@@ -209,9 +104,7 @@ def test_a_name_in_another_place_is_refused_with_what_to_write(command: str) -> 
     [
         ("{queue}", "must not let {queue} choose the program"),
         ("/srv/{procedure}/run", "must not let {procedure} choose the program"),
-        ("sh -x -q {procedure}", "has {procedure} after `-q`, an option that this check does not know"),
-        ("sh -x {procedure}", "has {procedure} where sh expects an option or a program to run"),
-        ("su x -c {procedure}", "has {procedure} after su, which might run it"),
+        ("run --name={procedure}", "has {procedure} inside '--name={procedure}'"),
         ([], "must not be empty"),
         (" ", "must not be empty"),
     ],
@@ -222,25 +115,23 @@ def test_what_is_refused_says_why(command: str | list[str], what: str) -> None:
 
 def test_only_known_names_are_placeholders() -> None:
     words = command_template.split("read ${HOME} {procedure} {} {{x} {queue}")
-    names = {"queue": "QUEUE_ACTIVATION_QUEUE"}
-    assert command_template.problem(words, names) is None
+    assert command_template.problem(words, ["queue"]) is None
     assert command_template.fill(words, {"queue": "q"}) == ["read", "${HOME}", "{procedure}", "{}", "{{x}", "q"]
 
 
 @pytest.mark.parametrize("name", SAFE_NAMES)
 def test_a_safe_name_is_put_into_its_words(name: str) -> None:
-    words = command_template.split("read {queue} --queue={queue} /srv/{queue} --file=/srv/{queue} {procedure}")
+    words = command_template.split("read {queue} --queue {queue} {procedure}")
     filled = command_template.fill(words, {"queue": name, "procedure": "p"})
-    assert filled == ["read", name, f"--queue={name}", f"/srv/{name}", f"--file=/srv/{name}", "p"]
+    assert filled == ["read", name, "--queue", name, "p"]
 
 
 @pytest.mark.parametrize("name", UNSAFE_NAMES)
-@pytest.mark.parametrize("command", ["read {queue}", "read --queue={queue}", "read /srv/{queue}"])
-def test_an_unsafe_name_stands_in_no_argument(command: str, name: str) -> None:
-    words = command_template.split(command)
+def test_an_unsafe_name_stands_in_no_argument(name: str) -> None:
     with pytest.raises(UnsafeNameError) as refused:
-        command_template.fill(words, {"queue": name, "procedure": "p"})
+        command_template.fill(["read", "{queue}"], {"queue": name, "procedure": "p"})
     assert f"{name!r} cannot replace {{queue}}" in str(refused.value)
+    assert str(refused.value).endswith("has the name in its environment, as QUEUE_ACTIVATION_QUEUE")
 
 
 def test_a_command_without_placeholders_is_for_any_name() -> None:
@@ -260,17 +151,10 @@ def run_for(queue: str, command: str, folder: Path) -> bool:
     return True
 
 
-@pytest.mark.parametrize("command", [*REFUSED, "./unlisted -c {queue}", "./unlisted -ec {queue}"])
-def test_a_queues_name_runs_nothing(tmp_path: Path, command: str) -> None:
-    (tmp_path / "unlisted").symlink_to("/bin/sh")
-    run_for("x;touch pwned", command, tmp_path)
-    assert not (tmp_path / "pwned").exists()
-
-
 @pytest.mark.parametrize("name", UNSAFE_NAMES)
-def test_no_unsafe_name_runs_anything_by_an_interpreter_that_nobody_has_listed(tmp_path: Path, name: str) -> None:
-    (tmp_path / "unlisted").symlink_to("/bin/sh")
-    assert not run_for(name, "./unlisted -c {queue}", tmp_path)
+@pytest.mark.parametrize("command", ["sh -c {queue}", "bash -ec {queue}", "env sh -c {queue}", "xargs sh -c {queue}"])
+def test_an_unsafe_name_runs_nothing_whatever_program_gets_it(tmp_path: Path, command: str, name: str) -> None:
+    assert not run_for(name, command, tmp_path)
     assert not (tmp_path / "pwned").exists()
 
 

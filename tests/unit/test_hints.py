@@ -31,7 +31,7 @@ _UNDER_RUN = (
 )
 # Options of commands and tools outside this project, of `activator status`, and of its own modules.
 _FOREIGN = {
-    *("streaming/system/runners.py", "streaming/system/jars.py", "streaming/system/embedded_broker.py"),
+    *("streaming/system/jars.py", "streaming/system/embedded_broker.py"),
     "streaming/system/java.py",
     *("streaming/system/command_template.py", "streaming/spark/session.py", "streaming/system/hints.py"),
     "streaming/daemons/activator/status.py",

@@ -116,9 +116,9 @@ NAMED = "[[procedures]]\nname = 'p'\n"
             "has {queue} inside 'x {queue}'",
         ),
         (
-            "[[procedures]]\nname = 'p'\ncommand = ['sh', '{procedure}']\n",
+            "[[procedures]]\nname = 'p'\ncommand = ['run', '--name={procedure}']\n",
             FIRST,
-            "has {procedure} where sh expects",
+            "has {procedure} inside '--name={procedure}'",
         ),
         (
             "[[procedures]]\nname = 'a b'\ncommand = 'x {procedure}'\n",

@@ -22,9 +22,9 @@ def task(procedure: str | None = "p", execute_as: str | None = None) -> StartAct
 
 
 def test_the_words_of_a_command() -> None:
-    config = HostConfig([Procedure("p*", command="run {procedure} {other} --queue={queue}")])
+    config = HostConfig([Procedure("p*", command="run {procedure} {other} --queue {queue}")])
     wanted = invocation(config, task("pay"), CONNECTION)
-    assert wanted.words == ["run", "pay", "{other}", "--queue=orders"]
+    assert wanted.words == ["run", "pay", "{other}", "--queue", "orders"]
     assert (wanted.directory, wanted.log_file, wanted.function) == (None, None, None)
 
 

@@ -152,7 +152,7 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
             words = self.words
         except ValueError as error:
             return f"`command` is not a valid command line: {error}"
-        problem = command_template.problem(words, {"queue": "QUEUE_ACTIVATION_QUEUE"})
+        problem = command_template.problem(words, ("queue",))
         if problem is not None:
             return f"`command` {problem}"
         refusal = None if self.is_pattern else self.refusal(self.queue)

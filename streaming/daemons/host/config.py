@@ -13,8 +13,6 @@ GROUP_ID = "queue-activation-host"
 _FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 MAX_HANDLERS = 1_000
 _PATTERN_CHARACTERS = frozenset("*?[")
-# The placeholders of command lines, and the environment variables that have the same values.
-_VARIABLES = {"queue": "QUEUE_ACTIVATION_QUEUE", "procedure": "QUEUE_ACTIVATION_PROCEDURE"}
 
 
 def _two_per_core() -> int:
@@ -68,7 +66,7 @@ class Procedure(Struct, frozen=True, forbid_unknown_fields=True):
             words = self.words()
         except ValueError as error:
             return f"`command` is not a valid command line: {error}"
-        problem = command_template.problem(words, _VARIABLES)
+        problem = command_template.problem(words, ("queue", "procedure"))
         if problem is not None:
             return f"`command` {problem}"
         if _PATTERN_CHARACTERS.isdisjoint(self.name):
