@@ -1,9 +1,12 @@
 """Serves the metrics and probes of a process over HTTP, beside threads that gather what Kafka must be asked for."""
 
 import logging
+import socket
+import socketserver
 import threading
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from http.server import BaseHTTPRequestHandler
 from typing import Self
 
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -12,13 +15,50 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from streaming.system.http_server import Page, Server
+from streaming.errors import UserError
+from streaming.system import hints
+
+# The server disconnects a client that has sent nothing for this time.
+_CLIENT_TIMEOUT_S = 5.0
 
 _log = logging.getLogger(__name__)
 
 
-class MetricsServer:
-    """Serves /metrics, /healthz and /readyz for the programs of this process while the block runs."""
+class _Handler(BaseHTTPRequestHandler):
+    """Answers GET requests, and HEAD requests with the headers alone."""
+
+    timeout = _CLIENT_TIMEOUT_S
+    server: "MetricsServer"
+
+    def do_GET(self) -> None:
+        """Sends the page of the path."""
+        self.wfile.write(self.do_HEAD())
+
+    def do_HEAD(self) -> bytes:
+        """Sends the headers of the page of the path; returns the page."""
+        status, content_type, page = self.server.page(self.path.partition("?")[0], self.headers["Accept"] or "")
+        self.send_response(status)
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(len(page)))
+        self.end_headers()
+        return page
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  (the base class's name)
+        """Logs nothing, because clients ask often."""
+
+
+class MetricsServer(socketserver.ThreadingTCPServer):
+    """Serves /metrics, /healthz and /readyz for the programs of this process while the block runs.
+
+    The server takes its port when it is created. It answers each request in a separate thread. prometheus-client's own
+    servers answer no HEAD request, and look up the name of the host before they start.
+
+    Attributes:
+        registry: The metrics of the process and of its programs.
+    """
+
+    allow_reuse_address = True  # the port may be in TIME_WAIT from the previous run
+    daemon_threads = True
 
     def __init__(self, host: str, port: int) -> None:
         """Opens the port.
@@ -27,56 +67,70 @@ class MetricsServer:
             UserError: The port cannot be opened.
         """
         self._programs: list[ProgramMetrics] = []
-        self._process = CollectorRegistry()
-        ProcessCollector(registry=self._process)
-        pages = {"/metrics": self._metrics, "/healthz": self._healthz, "/readyz": self._readyz}
-        self._server = Server(host, port, pages)
-        host = f"[{host.strip('[]')}]" if ":" in host else host
-        _log.info("Serving metrics on http://%s:%d/metrics", host, self.port)
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        host = host.strip("[]")
+        shown = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        try:
+            super().__init__((host, port), _Handler)
+        except OSError as error:
+            raise UserError(
+                f"Metrics cannot be served on {shown}: {error.strerror}. Choose another "
+                f"{hints.option('--metrics-port')} or {hints.option('--metrics-host')}, or leave out the port."
+            ) from None
+        self._thread = threading.Thread(target=self.serve_forever, name="metrics server", daemon=True)
+        _log.info("Serving metrics on http://%s/metrics", shown)
 
     @property
     def port(self) -> int:
         """The port that the server listens on."""
-        return self._server.port
+        return int(self.server_address[1])
 
     def __enter__(self) -> Self:
-        self._server.__enter__()
+        self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._server.__exit__()
+        self.shutdown()
+        self.server_close()
+        self._thread.join()
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Logs nothing: a client that disconnects in the middle of an answer is no problem."""
 
     def add(self, program: "ProgramMetrics") -> None:
-        """Serves the metrics of a program too."""
+        """Serves the metrics and probes of a program too. The metrics must be ready to be collected."""
+        self.registry.register(program)
         self._programs.append(program)
 
-    def collect(self) -> Iterator[Metric]:
-        """Yields the metrics of the process and of its programs, as a registry of the client library does."""
-        yield from self._process.collect()
-        for program in self._programs:
-            yield from program.registry.collect()
-
-    def _metrics(self, accept: str | None) -> Page:
-        encode, content_type = choose_encoder(accept or "")
-        return Page(200, encode(self), content_type)
-
-    def _healthz(self, _accept: str | None) -> Page:
-        return self._probe(lambda program: program.why_not_working(), lambda program: program.working)
-
-    def _readyz(self, _accept: str | None) -> Page:
-        return self._probe(lambda program: program.why_not_ready(), lambda program: program.ready)
-
-    def _probe(
-        self, why_not: "Callable[[ProgramMetrics], str | None]", good: "Callable[[ProgramMetrics], str]"
-    ) -> Page:
-        """Returns a line for each program, with its name if there are several."""
+    def page(self, path: str, accept: str) -> tuple[int, str, bytes]:
+        """Returns the status, the content type and the body of the answer to a request for a path."""
         programs = [*self._programs]
-        problems = [why_not(program) for program in programs]
-        lines = [problem or good(program) for program, problem in zip(programs, problems, strict=True)]
-        if len(programs) > 1:
-            lines = [f"{program.name}: {line}" for program, line in zip(programs, lines, strict=True)]
-        is_good = bool(programs) and not any(problems)
-        return Page(200 if is_good else 503, "".join(f"{line}\n" for line in lines or ["it is starting"]).encode())
+        if path == "/metrics":
+            encode, content_type = choose_encoder(accept)
+            return 200, content_type, encode(self.registry)
+        if path == "/healthz":
+            status, text = _probe((each.name, each.why_not_working(), each.working) for each in programs)
+        elif path == "/readyz":
+            status, text = _probe((each.name, each.why_not_ready(), each.ready) for each in programs)
+        else:
+            status, text = 404, "There is no such page. The pages are /metrics, /healthz and /readyz.\n"
+        return status, "text/plain; charset=utf-8", text.encode()
+
+
+def _probe(found: Iterable[tuple[str, str | None, str]]) -> tuple[int, str]:
+    """Returns the status, and a line for each program, with its name if there are several.
+
+    Args:
+        found: The name of each program, its problem, and the text if it has none.
+    """
+    programs = [*found]
+    lines = [f"{name}: {problem or good}\n" for name, problem, good in programs]
+    if len(programs) < 2:
+        lines = [f"{problem or good}\n" for _, problem, good in programs] or ["it is starting\n"]
+    is_good = bool(programs) and not any(problem for _, problem, _ in programs)
+    return 200 if is_good else 503, "".join(lines)
 
 
 class ProgramMetrics(Collector):
@@ -86,7 +140,6 @@ class ProgramMetrics(Collector):
         name: The program's name.
         working: The text of /healthz if all is well.
         ready: The text of /readyz if all is well.
-        registry: Its metrics.
     """
 
     name: str
@@ -94,15 +147,9 @@ class ProgramMetrics(Collector):
     ready: str
 
     def __init__(self) -> None:
-        """Prepares the registry, in which the program may register more collectors."""
-        self.registry = CollectorRegistry()
+        """Prepares the thread that gathers."""
         self._is_stopped = threading.Event()
         self._gatherer = threading.Thread(target=self.gather, name="metrics", daemon=True)
-
-    def be_served(self, server: MetricsServer) -> None:
-        """Lets a server serve the metrics, once they can be collected."""
-        self.registry.register(self)
-        server.add(self)
 
     def __enter__(self) -> Self:
         self._gatherer.start()

@@ -2,15 +2,16 @@
 
 import json
 import socket
-import socketserver
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
-from http.client import HTTPConnection
+from http.client import HTTPConnection, RemoteDisconnected
 from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
 
 from streaming.daemons.monitor.metrics import Metrics
 from streaming.daemons.monitor.queue_metrics import QueuesByState
@@ -22,8 +23,7 @@ from streaming.errors import UserError
 from streaming.kafka.clients import Cluster
 from streaming.kafka.end_offsets import EndOffsets
 from streaming.spark.row_counts import CounterParam
-from streaming.system.http_server import Page, Server
-from streaming.system.metrics_server import MetricsServer
+from streaming.system.metrics_server import MetricsServer, ProgramMetrics
 from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.topics import Topics
 from tests.support.http_answers import get
@@ -120,6 +120,24 @@ def progress(arrivals: int, others: int) -> dict[str, Any]:
     }
 
 
+class Program(ProgramMetrics):
+    """A program that works and is not ready."""
+
+    name, working, ready = "program", "it works", "it is ready"
+
+    def collect(self) -> Iterator[Metric]:
+        yield GaugeMetricFamily("readers", "Readers", 3)
+
+    def gather(self) -> None:
+        pass
+
+    def why_not_working(self) -> str | None:
+        return None
+
+    def why_not_ready(self) -> str | None:
+        return "it starts"
+
+
 class TestThreads:
     def test_an_error_of_ours_does_not_end_the_reading_of_the_view(self, monkeypatch: pytest.MonkeyPatch) -> None:
         begins: list[int] = []
@@ -150,18 +168,13 @@ class TestThreads:
         assert len(begins) > 1
 
     def test_an_error_of_ours_does_not_end_the_server(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        serve, calls = socketserver.BaseServer.serve_forever, []
-
-        def fail_once(server: socketserver.BaseServer) -> None:
-            calls.append(server)
-            if len(calls) == 1:
-                raise MemoryError
-            serve(server)
-
-        monkeypatch.setattr(socketserver.BaseServer, "serve_forever", fail_once)
-        monkeypatch.setattr("streaming.system.http_server._AGAIN_AFTER_S", 0.01)
-        with Server("127.0.0.1", 0, {"/a": lambda _accept: Page(200, b"page")}) as server:
-            assert get(server.port, "/a") == (200, "page")
+        program = Program()
+        with MetricsServer("127.0.0.1", 0) as server:
+            server.add(program)
+            monkeypatch.setattr(program, "why_not_ready", lambda: 1 / 0)
+            with pytest.raises(RemoteDisconnected):
+                get(server.port, "/readyz")
+            assert get(server.port, "/healthz") == (200, "it works\n")
 
 
 class TestProbes:
@@ -256,24 +269,28 @@ def test_a_port_in_use_is_one_clear_message(port: int) -> None:
     with pytest.raises(
         UserError, match=rf"127\.0\.0\.1:{port}: Address already in use\. Choose another --metrics-port"
     ):
-        Server("127.0.0.1", port, {})
+        MetricsServer("127.0.0.1", port)
 
 
 def test_a_host_that_is_not_this_machine_is_one_clear_message() -> None:
     with pytest.raises(UserError, match=r"Metrics cannot be served on 192\.0\.2\.1:9464: .*--metrics-host"):
-        Server("192.0.2.1", 9464, {})
+        MetricsServer("192.0.2.1", 9464)
 
 
 def test_each_path_has_its_page_and_silent_clients_block_no_others() -> None:
-    pages = {"/good": lambda accept: Page(200, (accept or "").encode()), "/bad": lambda _: Page(503, b"why\n")}
-    with Server("127.0.0.1", 0, pages) as server, ExitStack() as clients:
+    with MetricsServer("127.0.0.1", 0) as server, ExitStack() as clients:
+        server.add(Program())
         for _ in range(3):
             clients.enter_context(socket.create_connection(("127.0.0.1", server.port)))
-        assert get(server.port, "/good?x=y") == (200, "text/plain")
-        assert get(server.port, "/bad") == (503, "why\n")
+        assert get(server.port, "/healthz?x=y") == (200, "it works\n")
+        assert get(server.port, "/readyz") == (503, "it starts\n")
+        status, metrics = get(server.port, "/metrics")
+        assert status == 200
+        assert "\nreaders 3.0\n" in metrics
+        assert "\nprocess_open_fds " in metrics
         assert get(server.port, "/") == (404, "There is no such page. The pages are /metrics, /healthz and /readyz.\n")
     with pytest.raises(ConnectionRefusedError):
-        get(server.port, "/good")
+        get(server.port, "/healthz")
 
 
 @pytest.mark.parametrize("host", ["::1", "[::1]", "::"])
@@ -282,19 +299,50 @@ def test_the_address_may_be_one_of_ipv6(host: str) -> None:
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()
     except OSError:
         pytest.skip("this machine has no IPv6")
-    with Server(host, 0, {"/good": lambda _: Page(200, b"good")}) as server:
+    with MetricsServer(host, 0) as server:
         connection = HTTPConnection("::1", server.port, timeout=5)
-        connection.request("GET", "/good")
-        assert connection.getresponse().read() == b"good"
+        connection.request("GET", "/healthz")
+        assert connection.getresponse().read() == b"it is starting\n"
         connection.close()
 
 
 def test_a_head_request_gets_the_headers_without_the_page() -> None:
-    with Server("127.0.0.1", 0, {"/good": lambda _: Page(503, b"good")}) as server:
+    with MetricsServer("127.0.0.1", 0) as server:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=5) as client:
+            client.sendall(b"HEAD /healthz HTTP/1.0\r\n\r\n")
+            head, _, page = client.makefile("rb").read().partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.0 503 ")
+        assert b"Content-Length: 15\r\n" in head + b"\r\n"
+        assert page == b""
+
+
+@pytest.mark.parametrize(
+    "request_line", [b"", b"\x00\xff\r\n\r\n", b"GET " + b"x" * 70_000, b"POST / HTTP/1.0\r\n\r\n"]
+)
+def test_a_bad_request_is_refused_and_the_next_one_is_answered(
+    request_line: bytes, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with MetricsServer("127.0.0.1", 0) as server:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=5) as client:
+            client.sendall(request_line)
+            client.shutdown(socket.SHUT_WR)
+            client.makefile("rb").read()
+        assert get(server.port, "/healthz")[0] == 503
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("accept", "content_type"),
+    [
+        ("text/plain", "text/plain; version=0.0.4; charset=utf-8"),
+        ("application/openmetrics-text; version=1.0.0", "application/openmetrics-text; version=1.0.0; charset=utf-8"),
+    ],
+)
+def test_metrics_have_the_format_that_the_client_asks_for(accept: str, content_type: str) -> None:
+    with MetricsServer("127.0.0.1", 0) as server:
         connection = HTTPConnection("127.0.0.1", server.port, timeout=5)
-        connection.request("HEAD", "/good")
-        answer = connection.getresponse()
-        assert (answer.status, answer.headers["Content-Length"], answer.read()) == (503, "4", b"")
+        connection.request("GET", "/metrics", headers={"Accept": accept})
+        assert connection.getresponse().headers["Content-Type"].startswith(content_type)
         connection.close()
 
 

@@ -1,6 +1,7 @@
 """The router's driver without Spark and Kafka: its traces, progress and metrics, and the settings of its batches."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, cast
 
@@ -169,13 +170,16 @@ class TestProgress:
 
 
 class TestMetrics:
-    @pytest.fixture
-    def metrics(self) -> RouterMetrics:
-        names = [*TOPICS.service_inputs(), TOPICS.service_conversations, TOPICS.service_transmissions]
-        return RouterMetrics(MetricsServer("127.0.0.1", 0), 1_000, CLUSTER, TOPICS, dict.fromkeys(names, 1))
+    server: MetricsServer
 
-    def sample(self, metrics: RouterMetrics, name: str, **labels: str) -> float | None:
-        return metrics.registry.get_sample_value(f"queue_activation_router_{name}", labels)
+    @pytest.fixture
+    def metrics(self) -> Iterator[RouterMetrics]:
+        names = [*TOPICS.service_inputs(), TOPICS.service_conversations, TOPICS.service_transmissions]
+        with MetricsServer("127.0.0.1", 0) as self.server:
+            yield RouterMetrics(self.server, 1_000, CLUSTER, TOPICS, dict.fromkeys(names, 1))
+
+    def sample(self, name: str, **labels: str) -> float | None:
+        return self.server.registry.get_sample_value(f"queue_activation_router_{name}", labels)
 
     def test_endpoints_and_held_messages_count_as_in_the_last_row_of_each_key(self, metrics: RouterMetrics) -> None:
         conversations, transmissions = TOPICS.service_conversations, TOPICS.service_transmissions
@@ -189,24 +193,24 @@ class TestMetrics:
         metrics.apply(message(transmissions, b"d/initiator", None))
         with pytest.raises(InvalidRecordError):
             metrics.apply(message(conversations, b"a/initiator", b"{}"))
-        assert self.sample(metrics, "endpoints", state="CO") is None, "the views are not complete"
+        assert self.sample("endpoints", state="CO") is None, "the views are not complete"
         metrics._is_view_complete = True
-        assert self.sample(metrics, "endpoints", state="CO") == 1
-        assert self.sample(metrics, "endpoints", state="DI") == 1
-        assert self.sample(metrics, "endpoints", state="SO") == 0
-        assert self.sample(metrics, "held_messages", number="9796") == 5
-        assert self.sample(metrics, "held_messages", number="none") == 1
-        assert self.sample(metrics, "service_held_messages", service="Stock") == 6
-        assert self.sample(metrics, "oldest_held_age_seconds", service="Stock") == 0
-        assert (self.sample(metrics, "idle_endpoints", idle="1d") or 0) >= 1
-        assert self.sample(metrics, "decisions_total", decision="DELIVER") == 0
+        assert self.sample("endpoints", state="CO") == 1
+        assert self.sample("endpoints", state="DI") == 1
+        assert self.sample("endpoints", state="SO") == 0
+        assert self.sample("held_messages", number="9796") == 5
+        assert self.sample("held_messages", number="none") == 1
+        assert self.sample("service_held_messages", service="Stock") == 6
+        assert self.sample("oldest_held_age_seconds", service="Stock") == 0
+        assert (self.sample("idle_endpoints", idle="1d") or 0) >= 1
+        assert self.sample("decisions_total", decision="DELIVER") == 0
         metrics.clear_view()
-        assert self.sample(metrics, "endpoints", state="CO") == 0
+        assert self.sample("endpoints", state="CO") == 0
 
     def test_each_metric_is_documented(self, metrics: RouterMetrics) -> None:
         metrics._is_view_complete = True
         metrics._batches.last_committed_s = 0.0
-        families = {family.name for family in metrics.registry.collect()}
+        families = {family.name for family in self.server.registry.collect()}
         told = {name for name in families if name.startswith("queue_activation_router_")}
         assert told == {name.removesuffix("_total") for name in documented_router_metrics()}
 

@@ -33,7 +33,7 @@ class Metrics(ProgramMetrics):
         super().__init__()
         self._counts = counts
         self._longest_s = max(_READY_S, 3 * interval_ms / 1000)
-        self.be_served(server)
+        server.add(self)
 
     def collect(self) -> Iterator[Metric]:
         """Yields the metrics."""

@@ -97,11 +97,11 @@ class QueryMetrics(ProgramMetrics):
         self._reports: WorkerReports | None = None
         # The periodic tasks, with what they have done.
         self.tasks: Sequence[PeriodicTask] = ()
-        self._batches = Batches(self.names, measured.sources, self.registry)
+        self._batches = Batches(self.names, measured.sources, server.registry)
         self._ends = EndOffsets(cluster, partitions, measured.inputs)
         self._is_view_complete = False
         self._view = RecordDecoder(measured.row, self.apply, lambda line: _log.warning("%s", line))
-        self.be_served(server)
+        server.add(self)
 
     # The program's views
 

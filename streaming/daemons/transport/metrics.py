@@ -118,7 +118,7 @@ class Metrics(ProgramMetrics):
         self._counts = counts
         self._topic = topic
         self._ends = EndOffsets(cluster, {topic: partitions}, [topic])
-        self.be_served(server)
+        server.add(self)
 
     def collect(self) -> Iterator[Metric]:
         """Yields the metrics."""
