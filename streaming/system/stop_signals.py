@@ -91,9 +91,8 @@ class StopSignals:
         self.hurry = Flag()
         self.raises = True
         self._number = 0
-        # Whether a `Stopped` was raised and has not reached the end of a `taken` block; whether Python has dropped it.
-        self._is_expected = False
-        self._is_lost = False
+        # Refers to the `Stopped` that the handler has raised, until it has reached the end of a `taken` block.
+        self._raised: weakref.ref[Stopped] | None = None
         self._previous: dict[int, object] = {}
 
     def take(self, numbers: Iterable[int] = STOP_SIGNALS) -> None:
@@ -114,60 +113,45 @@ class StopSignals:
     def check(self) -> None:
         """Raises `Stopped` if a signal has arrived."""
         if self.stop.is_set():
-            self._is_expected = False
+            self._raised = None
             raise Stopped(self._number)
-
-    def check_broken_off(self, error: Exception) -> None:
-        """Raises `Stopped` if a signal, rather than this error, has ended the start.
-
-        Some calls of confluent-kafka (2.16.1) turn an exception from a signal handler into a SystemError.
-        """
-        if self.raises and self.stop.is_set():
-            self._is_expected = False
-            raise Stopped(self._number) from error
 
     def give_back(self) -> None:
         """Restores the previous handlers, or ignores the signals if the program ends because of one."""
         for number, previous in self._previous.items():
             signal.signal(number, signal.SIG_IGN if self.stop.is_set() else previous)  # type: ignore[arg-type]
 
-    def has_arrived(self) -> None:
-        """Records that a `Stopped` has reached the end of a `taken` block."""
-        self._is_expected = False
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        is_dropped = self._raised is not None and self._raised() is None
+        if self.stop.is_set() and not is_dropped:
+            self.hurry.set()
+            return
+        self._number = number
+        self.stop.set()
+        if self.raises:
+            self._raise()
 
     def _raise(self) -> None:
-        """Raises `Stopped`, and raises it again if it is dropped before it reaches the end of a `taken` block.
+        """Raises `Stopped`, and has it raised again if it is dropped before it reaches the end of a `taken` block.
 
         Python drops an exception that a handler raises in a finalizer and, rarely, in an import (seen with 3.11).
         """
         stopped = Stopped(self._number)
-        self._is_expected = True
-        weakref.finalize(stopped, self._on_end_of_exception).atexit = False
+        self._raised = weakref.ref(stopped, self._on_drop)
         try:
             raise stopped
         finally:
             del stopped  # its traceback refers to this frame; the cycle would keep it alive after Python drops it
 
-    def _on_end_of_exception(self) -> None:
-        if self._is_expected:
-            again = threading.Timer(_AGAIN_AFTER_S, self._signal_again)
-            again.daemon = True
-            again.start()
+    def _on_drop(self, _dropped: weakref.ref[Stopped]) -> None:
+        # Not at once: the handler could run before the finalizer ends, and the exception would be dropped again.
+        again = threading.Timer(_AGAIN_AFTER_S, self._signal_again)
+        again.daemon = True
+        again.start()
 
     def _signal_again(self) -> None:
-        if self._is_expected:
-            self._is_lost = True
+        if self._raised is not None:
             os.kill(os.getpid(), self._number)
-
-    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
-        if self.stop.is_set() and not self._is_lost:
-            self.hurry.set()
-            return
-        self._is_lost = False
-        self._number = number
-        self.stop.set()
-        if self.raises:
-            self._raise()
 
 
 # At most one: signal handlers belong to the process.
@@ -190,11 +174,10 @@ def taken(numbers: Iterable[int] = STOP_SIGNALS) -> Iterator[StopSignals]:
     previous_hook, sys.unraisablehook = sys.unraisablehook, _unraisable
     try:
         yield signals
-    except Stopped:
-        signals.has_arrived()
-        raise
-    except Exception as error:
-        signals.check_broken_off(error)
+    except (Stopped, Exception):
+        # A signal may have caused the error: confluent-kafka (2.16.1) makes a SystemError of some handlers' exceptions.
+        if signals.raises:
+            signals.check()
         raise
     finally:
         sys.unraisablehook = previous_hook
