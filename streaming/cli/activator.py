@@ -12,13 +12,9 @@ import typer
 
 from streaming.cli.lines import say as say_line
 from streaming.cli.options import (
-    DEFAULT_BOOTSTRAP_SERVERS,
-    BootstrapServers,
     Json,
-    KafkaConfig,
     LogFormatOption,
-    TopicPrefix,
-    cluster,
+    Place,
     option,
 )
 from streaming.errors import UserError
@@ -56,10 +52,9 @@ def activator(
             "Stop the programs too when the activator stops; otherwise they keep running.",
         ),
     ] = False,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
-    topic_prefix: TopicPrefix = "",
     log_format: LogFormatOption = LogFormat.TEXT,
-    kafka_config: KafkaConfig = None,
+    *,
+    place: Place,
 ) -> None:
     """Start reader programs for notifications, as a config file says. Prints each decision with its reason.
 
@@ -75,12 +70,12 @@ def activator(
     from streaming.daemons.activator.settings import READY, ActivatorSettings
 
     settings = ActivatorSettings(
-        cluster=cluster(bootstrap_servers, kafka_config),
+        cluster=place.cluster(),
         config_file=config,
         state_directory=state_directory,
-        topic_prefix=topic_prefix,
+        topic_prefix=place.topic_prefix,
         group_id=group_id or None,
-        kafka_config_file=kafka_config,
+        kafka_config_file=place.kafka_config,
         stop_programs=stop_programs,
     )
 

@@ -12,39 +12,33 @@ from rich.console import Console
 
 from streaming.cli.lines import say
 from streaming.cli.options import (
-    DEFAULT_BOOTSTRAP_SERVERS,
-    BootstrapServers,
     Json,
-    KafkaConfig,
-    TopicPrefix,
-    cluster,
+    Place,
     duration,
     option,
 )
 from streaming.errors import UserError
 from streaming.system import durations
 from streaming.system.durations import Duration
-from streaming.wire.topics import Topics
 
 if TYPE_CHECKING:
     from producers.received_message import ReceivedMessage
 
 
 def watch(
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
-    topic_prefix: TopicPrefix = "",
     from_beginning: Annotated[
         bool, option("--from-beginning", "Begin with the oldest notification, not with the next one.")
     ] = False,
     as_json: Json = False,
-    kafka_config: KafkaConfig = None,
+    *,
+    place: Place,
 ) -> None:
     """Print notifications as they come, one line each, until Ctrl-C."""
     from streaming.cli import tables
     from streaming.cli.presence import introduce
     from streaming.kafka.topic_follower import Start, TopicFollower
 
-    kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
+    kafka, topics = place.cluster(), place.topics()
     start = Start.BEGINNING if from_beginning else Start.END
     with TopicFollower(kafka, [topics.activations], start) as follower:
         with suppress(UserError):  # it waits for Kafka, whatever happens
@@ -54,10 +48,9 @@ def watch(
 
 
 def queues(
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
-    topic_prefix: TopicPrefix = "",
     as_json: Json = False,
-    kafka_config: KafkaConfig = None,
+    *,
+    place: Place,
 ) -> None:
     """Show the queue monitors: state, unread messages, waiting readers, last activation.
 
@@ -68,7 +61,7 @@ def queues(
     from streaming.cli.presence import introduce, look
     from streaming.kafka.topic_follower import Start, TopicFollower
 
-    kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
+    kafka, topics = place.cluster(), place.topics()
     with TopicFollower(kafka, [topics.monitors], Start.BEGINNING) as follower:
         rows = tables.read_monitors(follower)
     told = {} if as_json else activators.of_waiting(kafka, topics, rows)
@@ -81,10 +74,9 @@ def queues(
 
 
 def tasks(
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
-    topic_prefix: TopicPrefix = "",
     as_json: Json = False,
-    kafka_config: KafkaConfig = None,
+    *,
+    place: Place,
 ) -> None:
     """Show the running tasks of internal activation: queue, procedure, start and host of each.
 
@@ -93,7 +85,7 @@ def tasks(
     from streaming.cli import monitor_rows, presence, tables, task_failures
     from streaming.kafka.topic_follower import Start, TopicFollower
 
-    kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
+    kafka, topics = place.cluster(), place.topics()
     with TopicFollower(kafka, [topics.activated_tasks], Start.BEGINNING) as follower:
         rows = tables.read_tasks(follower)
     with TopicFollower(kafka, [topics.monitors], Start.BEGINNING) as follower:
@@ -106,7 +98,6 @@ def tasks(
 
 
 def workload(
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     queue_count: Annotated[int, option("--queues", "Number of queues.", min=1)] = 10,
     rate: Annotated[float, option("--rate", "Messages per second, for all queues together.", min=0.001)] = 50.0,
     run_duration: Annotated[Duration, duration("--duration", "How long the workload lasts.")] = durations.parse("60s"),
@@ -120,8 +111,8 @@ def workload(
         ),
     ] = False,
     queue_prefix: Annotated[str, option("--queue-prefix", "Queues are named PREFIX1, PREFIX2, ...")] = "queue-",
-    topic_prefix: TopicPrefix = "",
-    kafka_config: KafkaConfig = None,
+    *,
+    place: Place,
 ) -> None:
     """Give the monitor work: bursts, trickles and quiet times on many queues, from a seed.
 
@@ -133,18 +124,20 @@ def workload(
     from streaming.kafka.access import rights
     from streaming.kafka.admin import Admin
 
-    kafka = cluster(bootstrap_servers, kafka_config)
-    topics = Topics(topic_prefix)
+    kafka = place.cluster()
+    topics = place.topics()
     Admin(kafka).require_topics(rights(writes=[topics.arrivals, *([] if send_messages else [topics.receives])]))
     settings = work.WorkloadSettings(queue_count, rate, run_duration.ms, seed, readers, queue_prefix)
     pace = _paced_with_progress(run_duration.ms)
     if send_messages:
         names = [settings.queue_name(index) for index in range(queue_count)]
         create_queue_topics(
-            bootstrap_servers, names, partitions=2, replication_factor=-1, topic_prefix=topic_prefix,
+            place.bootstrap_servers, names, partitions=2, replication_factor=-1, topic_prefix=place.topic_prefix,
             kafka_config=kafka.config, is_compared=False,
         )  # fmt: skip
-        with QueueProducer(bootstrap_servers, topic_prefix=topic_prefix, kafka_config=kafka.config) as producer:
+        with QueueProducer(
+            place.bootstrap_servers, topic_prefix=place.topic_prefix, kafka_config=kafka.config
+        ) as producer:
             messages = work.send(settings, producer, pace)
     else:
         messages = work.report(settings, kafka, topics, pace)
@@ -172,7 +165,6 @@ def _paced_with_progress(duration_ms: int) -> Callable[[float], None]:
 
 def read(
     queue: Annotated[str, typer.Argument(help="The queue, which is the topic of that name.")],
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     max_messages: Annotated[int, option("--max-messages", "Most messages to receive in one transaction.", min=1)] = 10,
     wait: Annotated[
         Duration, duration("--wait", "How long to wait for a message before the queue counts as empty.")
@@ -180,15 +172,15 @@ def read(
     work: Annotated[
         float, option("--work-seconds", "Simulated work on each message in seconds, for demonstrations.", min=0)
     ] = 0.0,
-    topic_prefix: TopicPrefix = "",
-    kafka_config: KafkaConfig = None,
+    *,
+    place: Place,
 ) -> None:
     """Read a queue until it is empty, print its messages, and exit: a reader program for the activator or a host."""
     from producers.reader import QueueReader
     from producers.reader_program import read_until_empty
 
-    config = cluster(bootstrap_servers, kafka_config).config
-    with QueueReader(bootstrap_servers, queue, topic_prefix=topic_prefix, kafka_config=config) as reader:
+    config = place.cluster().config
+    with QueueReader(place.bootstrap_servers, queue, topic_prefix=place.topic_prefix, kafka_config=config) as reader:
         if read_until_empty(reader, max_messages, wait.ms / 1000, partial(_print_all, work_s=work)) == 0:
             say(f"queue {queue}: no message came for this reader within {wait}", err=True)
 

@@ -11,12 +11,8 @@ from rich.text import Text
 
 from streaming.cli.lines import say
 from streaming.cli.options import (
-    DEFAULT_BOOTSTRAP_SERVERS,
-    BootstrapServers,
     Json,
-    KafkaConfig,
-    TopicPrefix,
-    cluster,
+    Place,
     option,
 )
 from streaming.cli.routing.router_waits import router_absence
@@ -26,7 +22,6 @@ from streaming.system.ages import instant
 from streaming.system.logs import printable
 from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.headers import decoded_headers
-from streaming.wire.topics import Topics
 
 # The most characters of a record's value that a line shows.
 _MAX_VALUE_LENGTH = 200
@@ -40,18 +35,17 @@ def dead_letters(
         bool, option("--services", "Show what router and transports have refused, such as messages for services.")
     ] = False,
     as_json: Json = False,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
-    topic_prefix: TopicPrefix = "",
-    kafka_config: KafkaConfig = None,
+    *,
+    place: Place,
 ) -> None:
     """Show the records that the monitor has refused, or those of services, with the reason and the origin of each."""
     from streaming.kafka.topic_follower import Start, TopicFollower
 
     console = Console(highlight=False)
     count = 0
-    topics = Topics(topic_prefix)
+    topics = place.topics()
     topic = topics.service_dead_letters if services else topics.dead_letters
-    kafka = cluster(bootstrap_servers, kafka_config)
+    kafka = place.cluster()
     with TopicFollower(kafka, [topic], Start.BEGINNING) as follower:
         for message in follower.forever() if follows else follower.to_end():
             count += 1

@@ -14,11 +14,8 @@ from rich.text import Text
 
 from streaming.cli.lines import say
 from streaming.cli.options import (
-    DEFAULT_BOOTSTRAP_SERVERS,
-    BootstrapServers,
     Json,
-    KafkaConfig,
-    cluster,
+    Kafka,
     duration,
 )
 from streaming.core.numbers import plural
@@ -39,7 +36,6 @@ _ANSWERS = {True: ("yes", "bold yellow"), False: ("no", "green"), None: ("unknow
 
 def groups(
     group: Annotated[str | None, typer.Argument(metavar="GROUP", help="Only this group.", show_default=False)] = None,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     watch: Annotated[bool, typer.Option("--watch", help="Go on until Ctrl-C; print what changes.")] = False,
     wait: Annotated[
         Duration, duration("--wait", "How long to watch a group whose members may only be about to commit.")
@@ -48,7 +44,8 @@ def groups(
         bool, typer.Option("--no-wait", help="Look once. Whether messages wait for members is then often unknown.")
     ] = False,
     as_json: Json = False,
-    kafka_config: KafkaConfig = None,
+    *,
+    at: Kafka,
 ) -> None:
     """Show for each consumer group whether one more reader would have work, and why.
 
@@ -59,7 +56,7 @@ def groups(
     """
     from streaming.cli.group_survey import GroupSurvey
 
-    survey = GroupSurvey(cluster(bootstrap_servers, kafka_config), group)
+    survey = GroupSurvey(at.cluster(), group)
     progress = Console(stderr=True)  # shown on a terminal only
     told: dict[str, Any] = {}
     left_out = 0

@@ -7,12 +7,8 @@ from typing import Annotated
 import typer
 
 from streaming.cli.options import (
-    DEFAULT_BOOTSTRAP_SERVERS,
-    BootstrapServers,
-    KafkaConfig,
     LogFormatOption,
-    TopicPrefix,
-    cluster,
+    Place,
     option,
 )
 from streaming.system import logs, stop_signals
@@ -24,14 +20,13 @@ _log = logging.getLogger(__name__)
 @stop_signals.orderly("host")
 def host(
     config: Annotated[Path, option("--config", "TOML file that says which command or function runs each procedure.")],
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     group_id: Annotated[
         str,
         option("--group-id", "Consumer group of the hosts that share the work. Default: PREFIXqueue-activation-host."),
     ] = "",
-    topic_prefix: TopicPrefix = "",
     log_format: LogFormatOption = LogFormat.TEXT,
-    kafka_config: KafkaConfig = None,
+    *,
+    place: Place,
 ) -> None:
     """Run the procedures that internal activation starts, until Ctrl-C or SIGTERM.
 
@@ -42,7 +37,7 @@ def host(
 
     logs.configure(log_format)
     say = logs.line_printer(_log, log_format, READY)
-    settings = HostSettings(cluster(bootstrap_servers, kafka_config), config, topic_prefix, group_id, kafka_config)
+    settings = HostSettings(place.cluster(), config, place.topic_prefix, group_id, place.kafka_config)
     with stop_signals.taken() as signals, TaskHost(settings, say) as running:
         signals.only_note()
         running.run(signals.stop, signals.hurry)

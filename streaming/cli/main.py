@@ -24,6 +24,7 @@ from streaming.cli import (
     maintenance,
     monitor,
     observe,
+    option_groups,
     options_file,
     prepare,
     queue,
@@ -219,6 +220,7 @@ def _first_sentence(text: str | None) -> str:
     return re.split(r"(?<=\.)\s", paragraph, maxsplit=1)[0]
 
 
+option_groups.expand(app)
 _say_whole_sentences(app)
 
 

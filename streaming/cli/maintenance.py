@@ -11,12 +11,8 @@ import typer
 
 from streaming.cli.lines import say
 from streaming.cli.options import (
-    DEFAULT_BOOTSTRAP_SERVERS,
-    BootstrapServers,
     Json,
-    KafkaConfig,
-    TopicPrefix,
-    cluster,
+    Place,
     option,
 )
 from streaming.core.times import iso_time
@@ -45,9 +41,8 @@ def maintenance(
         bool, option("--watch", "Then show each run that did something or failed, until Ctrl-C.")
     ] = False,
     as_json: Json = False,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
-    topic_prefix: TopicPrefix = "",
-    kafka_config: KafkaConfig = None,
+    *,
+    place: Place,
 ) -> None:
     """Show the periodic tasks of the programs that run: when each was last done, and what it has done.
 
@@ -59,7 +54,7 @@ def maintenance(
     """
     from streaming.cli.presence import how_to_start, say_if_starting
 
-    found, kafka, topics = _Programs(), cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
+    found, kafka, topics = _Programs(), place.cluster(), place.topics()
     with _follower(kafka, topics) as follower:
         programs = found.read(follower)
         say_if_starting(kafka, topics)
@@ -85,9 +80,8 @@ def maintenance(
 
 def connections(
     as_json: Json = False,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
-    topic_prefix: TopicPrefix = "",
-    kafka_config: KafkaConfig = None,
+    *,
+    place: Place,
 ) -> None:
     """Show the connections of the transports that run to other instances, as sys.dm_broker_connections did.
 
@@ -96,7 +90,7 @@ def connections(
     """
     from streaming.cli.presence import how_to_start, say_if_starting
 
-    kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
+    kafka, topics = place.cluster(), place.topics()
     programs = read(kafka, topics)
     say_if_starting(kafka, topics)
     if as_json:

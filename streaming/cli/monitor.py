@@ -8,19 +8,14 @@ import typer
 from streaming.cli.launching import launch
 from streaming.cli.lines import say
 from streaming.cli.options import (
-    DEFAULT_BOOTSTRAP_SERVERS,
-    BootstrapServers,
     CheckpointLocation,
     DriverMemory,
-    KafkaConfig,
     LogFormatOption,
-    MetricsHost,
-    MetricsPort,
+    MetricsOptions,
+    Place,
     TakeOver,
-    TopicPrefix,
     TriggerInterval,
     duration,
-    kafka_properties,
     option,
 )
 from streaming.core.activation.settings import CoreSettings, Semantics
@@ -42,7 +37,6 @@ class StartingOffsets(StrEnum):
 
 @stop_signals.orderly("monitor")
 def monitor(
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     checkpoint_location: CheckpointLocation = "checkpoints/monitor",
     continue_from: Annotated[
         str | None,
@@ -53,7 +47,6 @@ def monitor(
         ),
     ] = None,
     take_over: TakeOver = False,
-    topic_prefix: TopicPrefix = "",
     server_name: Annotated[str, option("--server-name", "Server name in notifications (ServerName, ce_source).")] = (
         "queue-activation"
     ),
@@ -158,10 +151,10 @@ def monitor(
     default_database: Annotated[
         str, option("--default-database", "Database name of queues whose own name contains none.")
     ] = "kafka",
-    metrics_port: MetricsPort = None,
-    metrics_host: MetricsHost = "127.0.0.1",
     log_format: LogFormatOption = LogFormat.TEXT,
-    kafka_config: KafkaConfig = None,
+    *,
+    metrics: MetricsOptions,
+    place: Place,
 ) -> None:
     """Run the Spark job that decides when queues are activated.
 
@@ -189,11 +182,11 @@ def monitor(
     for warning in short_leases(core):
         say(f"warning: {warning}", err=True)
     settings = MonitorSettings(
-        bootstrap_servers=bootstrap_servers,
-        kafka_properties=kafka_properties(kafka_config),
+        bootstrap_servers=place.bootstrap_servers,
+        kafka_properties=place.properties(),
         checkpoint_location=checkpoint_location,
         continue_from=continue_from,
-        topic_prefix=topic_prefix,
+        topic_prefix=place.topic_prefix,
         shards=shards,
         trigger_interval_ms=trigger_interval.ms,
         max_offsets_per_trigger=max_offsets_per_trigger,
@@ -201,7 +194,7 @@ def monitor(
         names=ServerNames(server_name, default_database),
         activation_format=activation_format,
         logs_batches=log_batches,
-        metrics=None if metrics_port is None else (metrics_host, metrics_port),
+        metrics=metrics.address,
         max_queues=max_queues,
         driver_memory=driver_memory,
         takes_over=take_over,

@@ -7,14 +7,9 @@ from typing import Annotated
 import typer
 
 from streaming.cli.options import (
-    DEFAULT_BOOTSTRAP_SERVERS,
-    BootstrapServers,
-    KafkaConfig,
     LogFormatOption,
-    MetricsHost,
-    MetricsPort,
-    TopicPrefix,
-    cluster,
+    MetricsOptions,
+    Place,
     duration,
     option,
 )
@@ -44,12 +39,10 @@ def observe(
             "--quiet-window at most.",
         ),
     ] = durations.of(DEFAULT_REPORT_INTERVAL_MS),
-    metrics_port: MetricsPort = None,
-    metrics_host: MetricsHost = "127.0.0.1",
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
-    topic_prefix: TopicPrefix = "",
     log_format: LogFormatOption = LogFormat.TEXT,
-    kafka_config: KafkaConfig = None,
+    *,
+    metrics: MetricsOptions,
+    place: Place,
 ) -> None:
     """Watch consumer groups that report nothing, until Ctrl-C or SIGTERM, so that the monitor activates them.
 
@@ -64,13 +57,13 @@ def observe(
 
     logs.configure(log_format)
     settings = ObserverSettings(
-        cluster(bootstrap_servers, kafka_config),
+        place.cluster(),
         config,
-        topic_prefix,
+        place.topic_prefix,
         interval.ms,
         report_interval.ms,
-        metrics_port,
-        metrics_host,
+        metrics.metrics_port,
+        metrics.metrics_host,
     )
     say = logs.line_printer(_log, log_format, READY)
     with stop_signals.taken() as signals, Observer(settings, say) as running:

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,11 +12,13 @@ import typer
 from streaming.cli.lines import say
 from streaming.errors import UserError
 from streaming.kafka import client_properties
+from streaming.kafka.bootstrap_servers import own_addresses
 from streaming.kafka.clients import Cluster
 from streaming.system import durations, hints
 from streaming.system.durations import Duration
 from streaming.system.logs import LogFormat
 from streaming.system.wrapping import fitted
+from streaming.wire.topics import Topics
 
 
 def option(name: str, help_text: str, **more: Any) -> Any:
@@ -62,18 +65,96 @@ def choice(of: type[StrEnum]) -> dict[str, Any]:
     return {"case_sensitive": False, "metavar": f"<{'|'.join(of)}>"}
 
 
-DEFAULT_BOOTSTRAP_SERVERS = "localhost:9092"
+@dataclass(frozen=True)
+class Kafka:
+    """The options that say where Kafka is."""
 
-BootstrapServers = Annotated[str, place("--bootstrap-servers", "Kafka's bootstrap servers, HOST:PORT[,HOST:PORT].")]
-TopicPrefix = Annotated[str, place("--topic-prefix", "Beginning of the names of the monitor's topics.")]
-KafkaConfig = Annotated[
-    Path | None,
-    place(
-        "--kafka-config",
-        "Java properties file with further settings for all Kafka clients, such as users and TLS.",
-        dir_okay=False,
-    ),
-]
+    bootstrap_servers: Annotated[
+        str, place("--bootstrap-servers", "Kafka's bootstrap servers, HOST:PORT[,HOST:PORT].")
+    ] = "localhost:9092"
+    kafka_config: Annotated[
+        Path | None,
+        place(
+            "--kafka-config",
+            "Java properties file with further settings for all Kafka clients, such as users and TLS.",
+            dir_okay=False,
+        ),
+    ] = None
+
+    def cluster(self) -> Cluster:
+        """Returns the cluster; warns if others can read the file's secrets."""
+        return Cluster(self.bootstrap_servers, client_properties.for_librdkafka(self.properties()))
+
+    def properties(self) -> dict[str, str]:
+        """Returns the properties in the file, by Java's names; warns if others can read its secrets."""
+        properties = client_properties.load(self.kafka_config)
+        if self.kafka_config is not None:
+            warning = client_properties.exposure(self.kafka_config, properties)
+            if warning is not None:
+                say(f"warning: {warning}", err=True)
+        return properties
+
+
+@dataclass(frozen=True)
+class Place(Kafka):
+    """The options that say where Kafka is, and which of its topics."""
+
+    topic_prefix: Annotated[str, place("--topic-prefix", "Beginning of the names of the monitor's topics.")] = ""
+
+    def topics(self) -> Topics:
+        """Returns the topics with the prefix."""
+        return Topics(self.topic_prefix)
+
+
+@dataclass(frozen=True)
+class InstanceOptions:
+    """The options that say how messages of other instances come to this one."""
+
+    instance_address: Annotated[
+        list[str] | None,
+        option(
+            "--instance-address",
+            "Address of this instance, tcp://HOST:PORT[/PREFIX]. Repeatable; by default, the bootstrap servers.",
+        ),
+    ] = None
+    message_forwarding: Annotated[
+        OnOff,
+        option("--message-forwarding", "ON: messages from outside are sent on to other instances.", **choice(OnOff)),
+    ] = OnOff.OFF
+
+    def addresses(self, place: Place) -> list[str]:
+        """Returns the addresses of this instance."""
+        return self.instance_address or own_addresses(place.bootstrap_servers, place.topic_prefix)
+
+    @property
+    def is_forwarding(self) -> bool:
+        """Returns whether messages from outside are sent on."""
+        return self.message_forwarding is OnOff.ON
+
+
+@dataclass(frozen=True)
+class MetricsOptions:
+    """The options that say where metrics are served."""
+
+    metrics_port: Annotated[
+        int | None,
+        option(
+            "--metrics-port",
+            "Port for /metrics, /healthz and /readyz. Without it they are not served.",
+            min=1,
+            max=65535,
+        ),
+    ] = None
+    metrics_host: Annotated[
+        str, option("--metrics-host", "Address for --metrics-port; 0.0.0.0 opens it to other machines.")
+    ] = "127.0.0.1"
+
+    @property
+    def address(self) -> tuple[str, int] | None:
+        """Returns the host and the port; None: metrics are not served."""
+        return None if self.metrics_port is None else (self.metrics_host, self.metrics_port)
+
+
 LogFormatOption = Annotated[
     LogFormat, option("--log-format", "Format of the log on stderr: lines of text, or one JSON object per line.")
 ]
@@ -97,15 +178,6 @@ DriverMemory = Annotated[
         "--driver-memory", "Heap of Spark's JVM, such as 512m or 4g. Ignored under spark-submit, which has its own."
     ),
 ]
-MetricsPort = Annotated[
-    int | None,
-    option(
-        "--metrics-port", "Port for /metrics, /healthz and /readyz. Without it they are not served.", min=1, max=65535
-    ),
-]
-MetricsHost = Annotated[
-    str, option("--metrics-host", "Address for --metrics-port; 0.0.0.0 opens it to other machines.")
-]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object per line, for programs.")]
 
 
@@ -118,17 +190,3 @@ def confirm(question: str) -> None:
     if not sys.stdin.isatty():
         raise UserError(f"{question} Add --yes: there is no terminal to ask on.")
     typer.confirm(fitted(f"{question} [y/N]:", sys.stdout), abort=True, show_default=False, prompt_suffix=" ")
-
-
-def kafka_properties(config: Path | None) -> dict[str, str]:
-    """Returns the properties in the file of --kafka-config, by Java's names; warns if others can read its secrets."""
-    properties = client_properties.load(config)
-    warning = client_properties.exposure(config, properties) if config is not None else None
-    if warning is not None:
-        say(f"warning: {warning}", err=True)
-    return properties
-
-
-def cluster(bootstrap_servers: str, config: Path | None) -> Cluster:
-    """Returns the cluster that the options name."""
-    return Cluster(bootstrap_servers, client_properties.for_librdkafka(kafka_properties(config)))

@@ -9,14 +9,10 @@ import typer
 
 from streaming.cli.lines import say
 from streaming.cli.options import (
-    DEFAULT_BOOTSTRAP_SERVERS,
-    BootstrapServers,
     Json,
-    KafkaConfig,
     OnOff,
-    TopicPrefix,
+    Place,
     choice,
-    cluster,
     option,
     part_of_definition,
 )
@@ -124,9 +120,8 @@ def create(
     poison_message_handling: PoisonMessageHandling = None,
     external_activation_timeout: ExternalActivationTimeout = None,
     notification: Notification = None,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
-    topic_prefix: TopicPrefix = "",
-    kafka_config: KafkaConfig = None,
+    *,
+    place: Place,
 ) -> None:
     """Create a queue: its Kafka topic and its definition.
 
@@ -137,7 +132,7 @@ def create(
     from producers.queue_topics import create_queue_topics
     from streaming.cli import definition_warnings, queue_facts, queue_losses
 
-    kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
+    kafka, topics = place.cluster(), place.topics()
     fields = _fields(
         status, procedure, max_queue_readers, execute_as, None, poison_message_handling, external_activation_timeout
     )
@@ -153,11 +148,11 @@ def create(
     is_default = source is not None and source.name == "DEFAULT"
     if part is not Part.DEFINITION:
         created = create_queue_topics(
-            bootstrap_servers,
+            place.bootstrap_servers,
             [queue],
             partitions=partitions,
             replication_factor=replication_factor,
-            topic_prefix=topic_prefix,
+            topic_prefix=place.topic_prefix,
             kafka_config=kafka.config,
             is_compared=not is_default,
         )
@@ -192,14 +187,13 @@ def alter(
         part_of_definition("--drop-notification", "Event notification to drop. Repeatable."),
     ] = None,
     is_created: Annotated[bool, part_of_definition("--create", "Create the queue if it does not exist.")] = False,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
-    topic_prefix: TopicPrefix = "",
-    kafka_config: KafkaConfig = None,
+    *,
+    place: Place,
 ) -> None:
     """Change those parts of a queue's definition that the options name."""
     from streaming.cli import definition_warnings, queue_facts
 
-    kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
+    kafka, topics = place.cluster(), place.topics()
     fields = _fields(
         status, procedure, max_queue_readers, execute_as, activation, poison_message_handling,
         external_activation_timeout,
@@ -228,9 +222,8 @@ def drop(
         bool, part_of_definition("--delete-topic", "Also delete the topic of that name, with all its messages.")
     ] = False,
     yes: Annotated[bool, part_of_definition("--yes", "Do not ask, even if messages are unread.")] = False,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
-    topic_prefix: TopicPrefix = "",
-    kafka_config: KafkaConfig = None,
+    *,
+    place: Place,
 ) -> None:
     """Drop a queue: the monitor deletes its state. The next arrival creates the queue with the defaults.
 
@@ -240,7 +233,7 @@ def drop(
     from streaming.cli import queue_losses
     from streaming.kafka.admin import Admin
 
-    kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
+    kafka, topics = place.cluster(), place.topics()
     _require(kafka, topics, queue)  # so that a mistyped name does not delete another topic
     if delete_topic:
         check_queue_names([queue], topics)
@@ -256,9 +249,8 @@ def drop(
 def show(
     queue: QueueName,
     as_json: Json = False,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
-    topic_prefix: TopicPrefix = "",
-    kafka_config: KafkaConfig = None,
+    *,
+    place: Place,
 ) -> None:
     """Show all that is known about a queue, and why its monitor is in its state.
 
@@ -267,7 +259,7 @@ def show(
     from streaming.cli import group_facts, queue_facts, queue_show, tables
     from streaming.cli.presence import say_if_starting, warn_of_absence
 
-    kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
+    kafka, topics = place.cluster(), place.topics()
     facts = queue_facts.find(kafka, topics, queue)
     if not facts.is_known:
         if warn_of_absence(kafka, topics, "monitor") is not False:

@@ -6,25 +6,18 @@ import typer
 
 from streaming.cli.launching import launch
 from streaming.cli.options import (
-    DEFAULT_BOOTSTRAP_SERVERS,
-    BootstrapServers,
     CheckpointLocation,
     DriverMemory,
-    KafkaConfig,
+    InstanceOptions,
     LogFormatOption,
-    MetricsHost,
-    MetricsPort,
-    OnOff,
+    MetricsOptions,
+    Place,
     TakeOver,
-    TopicPrefix,
     TriggerInterval,
     duration,
-    kafka_properties,
     option,
 )
-from streaming.cli.routing.routes import Forwarding, InstanceAddress
 from streaming.core.activation.settings import Semantics
-from streaming.kafka.bootstrap_servers import own_addresses
 from streaming.system import durations, logs, stop_signals
 from streaming.system.durations import Duration
 from streaming.system.logs import LogFormat
@@ -32,7 +25,6 @@ from streaming.system.logs import LogFormat
 
 @stop_signals.orderly("router")
 def router(
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     checkpoint_location: CheckpointLocation = "checkpoints/router",
     restore: Annotated[
         str | None,
@@ -44,9 +36,6 @@ def router(
         ),
     ] = None,
     take_over: TakeOver = False,
-    topic_prefix: TopicPrefix = "",
-    instance_address: InstanceAddress = None,
-    message_forwarding: Forwarding = OnOff.OFF,
     semantics: Annotated[
         Semantics,
         option(
@@ -61,10 +50,11 @@ def router(
     ] = durations.parse("24h"),
     trigger_interval: TriggerInterval = durations.parse("100ms"),
     driver_memory: DriverMemory = "2g",
-    metrics_port: MetricsPort = None,
-    metrics_host: MetricsHost = "127.0.0.1",
     log_format: LogFormatOption = LogFormat.TEXT,
-    kafka_config: KafkaConfig = None,
+    *,
+    instance: InstanceOptions,
+    metrics: MetricsOptions,
+    place: Place,
 ) -> None:
     """Run the Spark job that decides into which queue each message of a service goes.
 
@@ -82,17 +72,17 @@ def router(
     from streaming.daemons.router.router import RouterSettings, program
 
     logs.configure(log_format)
-    addresses = instance_address or own_addresses(bootstrap_servers, topic_prefix)
+    addresses = instance.addresses(place)
     settings = RouterSettings(
-        bootstrap_servers=bootstrap_servers,
-        kafka_properties=kafka_properties(kafka_config),
+        bootstrap_servers=place.bootstrap_servers,
+        kafka_properties=place.properties(),
         checkpoint_location=checkpoint_location,
-        topic_prefix=topic_prefix,
-        instance=instance_of(addresses, message_forwarding is OnOff.ON),
+        topic_prefix=place.topic_prefix,
+        instance=instance_of(addresses, instance.is_forwarding),
         semantics=semantics,
         keep_ms=keep.ms,
         trigger_interval_ms=trigger_interval.ms,
-        metrics=None if metrics_port is None else (metrics_host, metrics_port),
+        metrics=metrics.address,
         driver_memory=driver_memory,
         takes_over=take_over,
         restore=restore,

@@ -12,15 +12,10 @@ import typer
 from streaming.cli.launching import program_of
 from streaming.cli.lines import say
 from streaming.cli.options import (
-    DEFAULT_BOOTSTRAP_SERVERS,
-    BootstrapServers,
-    KafkaConfig,
     LogFormatOption,
-    MetricsHost,
-    MetricsPort,
+    MetricsOptions,
+    Place,
     TakeOver,
-    TopicPrefix,
-    cluster,
     option,
 )
 from streaming.cli.topics import create_missing
@@ -118,8 +113,6 @@ def run(
             show_default=False,
         ),
     ] = None,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
-    topic_prefix: TopicPrefix = "",
     checkpoints: Annotated[
         Path | None,
         option(
@@ -142,10 +135,10 @@ def run(
             show_default=False,
         ),
     ] = None,
-    metrics_port: MetricsPort = None,
-    metrics_host: MetricsHost = "127.0.0.1",
     log_format: LogFormatOption = LogFormat.TEXT,
-    kafka_config: KafkaConfig = None,
+    *,
+    metrics: MetricsOptions,
+    place: Place,
 ) -> None:
     """Run all that queues need on this machine, until Ctrl-C or SIGTERM.
 
@@ -181,24 +174,25 @@ def run(
         _require_different()
     options_file = _absolute(context.parent.params.get("config") if context.parent is not None else None)
     first = [*THIS_COMMAND, *(["--config", options_file] if options_file is not None else [])]
-    shared = ["--bootstrap-servers", bootstrap_servers, "--topic-prefix", topic_prefix]
+    shared = ["--bootstrap-servers", place.bootstrap_servers, "--topic-prefix", place.topic_prefix]
     shared += ["--log-format", log_format.value]
-    if kafka_config is not None:
-        shared += ["--kafka-config", str(kafka_config.absolute())]
+    if place.kafka_config is not None:
+        shared += ["--kafka-config", str(place.kafka_config.absolute())]
     programs = _Programs(first, shared, checkpoints)
-    metrics = [] if metrics_port is None else ["--metrics-port", str(metrics_port), "--metrics-host", metrics_host]
-    of_queries = [*(["--take-over"] if take_over else []), *metrics]
+    served = ["--metrics-port", str(metrics.metrics_port), "--metrics-host", metrics.metrics_host]
+    of_metrics = [] if metrics.metrics_port is None else served
+    of_queries = [*(["--take-over"] if take_over else []), *of_metrics]
     if file is not None:
         _check(file)
-    kafka = cluster(bootstrap_servers, kafka_config)
+    kafka = place.cluster()
     # Lines of JSON are for programs.
     is_told = log_format is LogFormat.TEXT
     with start_progress.in_files_too(is_told), start_progress.told("looking at Kafka"):
         if not take_over:
             kinds = [ROUTER, MONITOR] if services or file is None else [MONITOR]
-            others_here.await_ends(Admin(kafka), topic_prefix, kinds, say)
+            others_here.await_ends(Admin(kafka), place.topic_prefix, kinds, say)
         if file is not None:
-            _create_topics(kafka, topic_prefix, services)
+            _create_topics(kafka, place.topics(), services)
     together = (
         programs.of_services(*of_queries)
         if file is None
@@ -208,12 +202,12 @@ def run(
     note = Run(
         process=runs.of_this_process(),
         namespace=runs.namespace(),
-        servers=bootstrap_servers,
-        prefix=topic_prefix,
+        servers=place.bootstrap_servers,
+        prefix=place.topic_prefix,
         programs=[each.name for each in together],
         file=_absolute(file),
         services=services,
-        options=[*_given_again(checkpoints, stop_programs), *metrics],
+        options=[*_given_again(checkpoints, stop_programs), *of_metrics],
         config=options_file,
         place=hints.place(),
         state_directory=str((checkpoints or Path("checkpoints")).absolute() / "activator"),
@@ -271,13 +265,13 @@ def _check(file: Path) -> None:
     toml_file.load(file, Config)
 
 
-def _create_topics(kafka: Cluster, topic_prefix: str, services: bool) -> None:
+def _create_topics(kafka: Cluster, topics: Topics, services: bool) -> None:
     """Creates the topics of queues that are missing, and those of services if they are wanted.
 
     Raises:
         UserError: Kafka cannot be reached, or refuses.
     """
-    created = create_missing(kafka, Topics(topic_prefix), with_services=services)
+    created = create_missing(kafka, topics, with_services=services)
     if created:
         say(f"created {plural(len(created), 'topic')}: {', '.join(created)}")
 

@@ -11,11 +11,7 @@ import typer
 
 from streaming.cli.lines import say
 from streaming.cli.options import (
-    DEFAULT_BOOTSTRAP_SERVERS,
-    BootstrapServers,
-    KafkaConfig,
-    TopicPrefix,
-    cluster,
+    Place,
     option,
 )
 from streaming.core.numbers import plural
@@ -37,9 +33,8 @@ def send(
         str | None,
         option("--conversation-group", "Messages of one group are received in order, by one reader at a time."),
     ] = None,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
-    topic_prefix: TopicPrefix = "",
-    kafka_config: KafkaConfig = None,
+    *,
+    place: Place,
 ) -> None:
     """Send a message, or each line of standard input, to a queue, and report the arrival."""
     from producers.producer import Message, QueueProducer
@@ -47,10 +42,10 @@ def send(
     from streaming.kafka.access import AccessDeniedError
     from streaming.kafka.errors import ClientUnusableError, TransactionAbortedError
 
-    kafka = cluster(bootstrap_servers, kafka_config)
-    _warn_of_services(kafka, Topics(topic_prefix), queue)
+    kafka = place.cluster()
+    _warn_of_services(kafka, place.topics(), queue)
     sent = 0
-    with QueueProducer(bootstrap_servers, topic_prefix=topic_prefix, kafka_config=kafka.config) as producer:
+    with QueueProducer(place.bootstrap_servers, topic_prefix=place.topic_prefix, kafka_config=kafka.config) as producer:
         for values in _values(text):
             try:
                 producer.send_many(Message(queue, value, group) for value in values)
@@ -60,7 +55,7 @@ def send(
     say(f"{plural(sent, 'message')} sent to {queue}", err=True)
     # Who sends does not need the right to look for the monitor.
     with suppress(AccessDeniedError):
-        if (sentence := absence(kafka, Topics(topic_prefix), "monitor")) is not None:
+        if (sentence := absence(kafka, place.topics(), "monitor")) is not None:
             say(f"warning: {sentence}", err=True)
 
 

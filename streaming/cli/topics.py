@@ -6,11 +6,7 @@ import typer
 
 from streaming.cli.lines import say
 from streaming.cli.options import (
-    DEFAULT_BOOTSTRAP_SERVERS,
-    BootstrapServers,
-    KafkaConfig,
-    TopicPrefix,
-    cluster,
+    Place,
     option,
 )
 from streaming.core.numbers import plural
@@ -27,7 +23,6 @@ _DEFAULT_SERVICE_PARTITIONS = 8
 
 
 def topics(
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     partitions: Annotated[
         int, option("--partitions", "Partitions of each topic that is partitioned by queue.", min=1)
     ] = _DEFAULT_PARTITIONS,
@@ -42,8 +37,8 @@ def topics(
         option("--service-partitions", "Partitions of each topic of services. They cannot be changed later.", min=1),
     ] = _DEFAULT_SERVICE_PARTITIONS,
     replication_factor: Annotated[int, option("--replication-factor", "Copies of each partition.", min=1)] = 1,
-    topic_prefix: TopicPrefix = "",
-    kafka_config: KafkaConfig = None,
+    *,
+    place: Place,
 ) -> None:
     """Create the topics of queues and of services. Topics that exist are left unchanged.
 
@@ -51,10 +46,10 @@ def topics(
     """
     from streaming.kafka.admin import Admin
 
-    topics_of_prefix = Topics(topic_prefix)
+    topics_of_prefix = place.topics()
     specs_of_queues = topics_of_prefix.specs()
     specs = [*specs_of_queues, *(topics_of_prefix.service_specs() if services else [])]
-    admin = Admin(cluster(bootstrap_servers, kafka_config))
+    admin = Admin(place.cluster())
     created = set(admin.create_topics(specs_of_queues, partitions, replication_factor))
     if services:
         created.update(_create_service_topics(admin, topics_of_prefix, service_partitions, replication_factor))

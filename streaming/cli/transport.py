@@ -7,14 +7,10 @@ from typing import Annotated
 import typer
 
 from streaming.cli.options import (
-    DEFAULT_BOOTSTRAP_SERVERS,
-    BootstrapServers,
-    KafkaConfig,
+    Kafka,
     LogFormatOption,
-    MetricsHost,
-    MetricsPort,
-    TopicPrefix,
-    cluster,
+    MetricsOptions,
+    Place,
     duration,
     option,
 )
@@ -29,7 +25,6 @@ _log = logging.getLogger(__name__)
 
 @stop_signals.orderly("transport")
 def transport(
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
     group_id: Annotated[
         str,
         option(
@@ -37,7 +32,6 @@ def transport(
             "Consumer group of the transports that share the work. Default: PREFIXqueue-activation-transport.",
         ),
     ] = "",
-    topic_prefix: TopicPrefix = "",
     connections: Annotated[
         Path | None,
         option(
@@ -58,10 +52,10 @@ def transport(
     notification_interval: Annotated[
         Duration, duration("--notification-interval", "Interval of the notifications on which periodic tasks are done.")
     ] = durations.of(DEFAULT_INTERVAL_MS),
-    metrics_port: MetricsPort = None,
-    metrics_host: MetricsHost = "127.0.0.1",
     log_format: LogFormatOption = LogFormat.TEXT,
-    kafka_config: KafkaConfig = None,
+    *,
+    metrics: MetricsOptions,
+    place: Place,
 ) -> None:
     """Put messages into the topics of queues, as the router has decided, until Ctrl-C or SIGTERM.
 
@@ -76,15 +70,15 @@ def transport(
 
     logs.configure(log_format)
     say = logs.line_printer(_log, log_format, READY)
-    kafka = cluster(bootstrap_servers, kafka_config)
-    cluster_of = clusters(connections, kafka, lambda path: cluster("", path).config)
+    kafka = place.cluster()
+    cluster_of = clusters(connections, kafka, lambda path: Kafka("", path).cluster().config)
     settings = TransportSettings(
         kafka,
         cluster_of,
-        topic_prefix,
+        place.topic_prefix,
         group_id,
-        metrics_port,
-        metrics_host,
+        metrics.metrics_port,
+        metrics.metrics_host,
         notification_interval_ms=notification_interval.ms,
         forward_bytes=forward_size,
     )

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from streaming.cli import monitor as command_of_monitor
+from streaming.cli.option_groups import expanded
 from streaming.core.activation.settings import CoreSettings
 from streaming.daemons.monitor import monitor as monitor_module
 from streaming.daemons.monitor.monitor import MonitorSettings
@@ -30,7 +31,7 @@ def settings(monkeypatch: pytest.MonkeyPatch, names: list[str]) -> MonitorSettin
     monkeypatch.setattr(command_of_monitor, "launch", lambda _program: None)
     monkeypatch.setattr(logs, "configure", lambda _log_format: None)
     arguments = [word for name in names for word in (f"--{name.replace('_', '-')}", LONGEST)]
-    command_of_monitor.monitor(**parse(["monitor", "--metrics-port", "1", *arguments]))
+    expanded(command_of_monitor.monitor)(**parse(["monitor", "--metrics-port", "1", *arguments]))
     return told[0]
 
 

@@ -8,24 +8,17 @@ import typer
 
 from streaming.cli.lines import say
 from streaming.cli.options import (
-    DEFAULT_BOOTSTRAP_SERVERS,
-    BootstrapServers,
+    InstanceOptions,
     Json,
-    KafkaConfig,
-    OnOff,
-    TopicPrefix,
+    Place,
     choice,
-    cluster,
     confirm,
     part_of_definition,
 )
-from streaming.cli.routing.routes import Forwarding, InstanceAddress
 from streaming.core.numbers import plural
 from streaming.errors import UserError
-from streaming.kafka.bootstrap_servers import own_addresses
 from streaming.system import durations, hints, wall_clock
 from streaming.system.durations import Duration
-from streaming.wire.topics import Topics
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -102,9 +95,8 @@ def list_conversations(
         bool, part_of_definition("--counts", "Count the endpoints by state and by idle time instead.")
     ] = False,
     as_json: Json = False,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
-    topic_prefix: TopicPrefix = "",
-    kafka_config: KafkaConfig = None,
+    *,
+    place: Place,
 ) -> None:
     """List endpoints, those first that have been idle for longest.
 
@@ -117,7 +109,7 @@ def list_conversations(
     if counts and limit is not None:
         raise UserError("--counts has one row for each state. Do not give --limit with it.")
     selection = _selection(None, side, service, far_service, state, idle)
-    kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
+    kafka, topics = place.cluster(), place.topics()
     viewed = views.read_endpoints(kafka, topics, selection)
     introduce(kafka, topics, "router", as_json=as_json)
     is_sent = as_json or bool(viewed.endpoints) or views.has_been_sent(kafka, topics)
@@ -155,11 +147,9 @@ def _print_endpoints(viewed: "Viewed", limit: int | None, *, as_json: bool) -> N
 def show_conversation(
     conversation: ConversationId,
     as_json: Json = False,
-    instance_address: InstanceAddress = None,
-    message_forwarding: Forwarding = OnOff.OFF,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
-    topic_prefix: TopicPrefix = "",
-    kafka_config: KafkaConfig = None,
+    *,
+    instance: InstanceOptions,
+    place: Place,
 ) -> None:
     """Show both endpoints, and what is held, since when and why.
 
@@ -170,13 +160,13 @@ def show_conversation(
     from streaming.cli.presence import introduce
     from streaming.cli.routing import explaining
 
-    kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
-    addresses = instance_address or own_addresses(bootstrap_servers, topic_prefix)
+    kafka, topics = place.cluster(), place.topics()
+    addresses = instance.addresses(place)
     found = show.find(
         kafka,
         topics,
         conversation,
-        lambda: explaining.source(None, lambda: kafka, topics, addresses, message_forwarding is OnOff.ON),
+        lambda: explaining.source(None, lambda: kafka, topics, addresses, instance.is_forwarding),
     )
     if not found.is_known:
         raise unknown.no_conversation(kafka, topics, found.conversation_id)
@@ -210,9 +200,8 @@ def end(
     ] = False,
     yes: Annotated[bool, part_of_definition("--yes", "Do not ask before many endpoints are ended.")] = False,
     timeout: Timeout = durations.parse("30s"),
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
-    topic_prefix: TopicPrefix = "",
-    kafka_config: KafkaConfig = None,
+    *,
+    place: Place,
 ) -> None:
     """End a conversation, or the endpoints that `list` shows for the same filters.
 
@@ -226,7 +215,7 @@ def end(
     if conversation is None and not is_filtered:
         raise UserError("Name a conversation, or give a filter: --idle, --service, --far-service or --state.")
     statement = _ending(error, text, cleanup=cleanup)
-    kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
+    kafka, topics = place.cluster(), place.topics()
     if conversation is not None:
         conversation = views.identified(kafka, topics, conversation)
     viewed = views.read_endpoints(kafka, topics, _selection(conversation, side, service, far_service, state, idle))
@@ -256,9 +245,8 @@ def end(
 def retry(
     conversation: ConversationId,
     timeout: Timeout = durations.parse("30s"),
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
-    topic_prefix: TopicPrefix = "",
-    kafka_config: KafkaConfig = None,
+    *,
+    place: Place,
 ) -> None:
     """Try again to deliver held messages now.
 
@@ -267,7 +255,7 @@ def retry(
     from streaming.cli.conversations import lists, retrying, unknown, views
     from streaming.cli.routing.router_waits import router_absence
 
-    kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
+    kafka, topics = place.cluster(), place.topics()
     conversation = views.identified(kafka, topics, conversation)
     viewed = views.read_endpoints(kafka, topics, views.Selection(conversation))
     held = {key: row for key, row, _ in viewed.transmissions if row.conversation_id == conversation}
@@ -299,9 +287,8 @@ def transmissions(
     service: Annotated[str | None, part_of_definition("--service", "Only the messages to this service.")] = None,
     limit: Limit = None,
     as_json: Json = False,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
-    topic_prefix: TopicPrefix = "",
-    kafka_config: KafkaConfig = None,
+    *,
+    place: Place,
 ) -> None:
     """Show the messages that wait, oldest first: since when, how many, to which service and why.
 
@@ -311,7 +298,7 @@ def transmissions(
     from streaming.cli.conversations import lists, unknown, views
     from streaming.cli.presence import introduce
 
-    kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
+    kafka, topics = place.cluster(), place.topics()
     found = views.read_transmissions(kafka, topics)
     introduce(kafka, topics, "router", as_json=as_json)
     rows = [(row, fields) for _, row, fields in found if service in (None, row.to_service)]

@@ -8,16 +8,11 @@ import typer
 
 from streaming.cli.dashboard.address import DEFAULT_PORT, Address
 from streaming.cli.options import (
-    DEFAULT_BOOTSTRAP_SERVERS,
-    BootstrapServers,
-    KafkaConfig,
-    TopicPrefix,
-    cluster,
+    Place,
     option,
 )
 from streaming.errors import UserError
 from streaming.system import hints, stop_signals
-from streaming.wire.topics import Topics
 
 
 @stop_signals.orderly("dashboard")
@@ -43,9 +38,8 @@ def dashboard(
             "or behind a proxy that protects it.",
         ),
     ] = False,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
-    topic_prefix: TopicPrefix = "",
-    kafka_config: KafkaConfig = None,
+    *,
+    place: Place,
 ) -> None:
     """Serve a web page that shows what happens and why: queues, readers, activations. Read-only.
 
@@ -67,7 +61,7 @@ def dashboard(
         has_tls=tls_certificate is not None and tls_key is not None,
         is_open=unprotected,
     )
-    serve(cluster(bootstrap_servers, kafka_config), Topics(topic_prefix), address)
+    serve(place.cluster(), place.topics(), address)
 
 
 def is_loopback(host: str) -> bool:

@@ -9,14 +9,10 @@ import typer
 
 from streaming.cli.lines import say
 from streaming.cli.options import (
-    DEFAULT_BOOTSTRAP_SERVERS,
-    BootstrapServers,
     Json,
-    KafkaConfig,
     OnOff,
-    TopicPrefix,
+    Place,
     choice,
-    cluster,
     part_of_definition,
 )
 from streaming.errors import UserError
@@ -60,9 +56,8 @@ def create_database(
     broker_instance: BrokerInstance = None,
     broker: Broker = None,
     mirroring_role: Role = None,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
-    topic_prefix: TopicPrefix = "",
-    kafka_config: KafkaConfig = None,
+    *,
+    place: Place,
 ) -> None:
     """Create a database, with the route AutoCreatedLocal.
 
@@ -79,7 +74,7 @@ def create_database(
         is_broker_enabled=broker is not OnOff.OFF,
         mirroring_role=(mirroring_role or MirroringRole.PRINCIPAL).value,
     )
-    kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
+    kafka, topics = place.cluster(), place.topics()
     execute(kafka, topics, command, f"database {database}: created, broker instance {instance}")
 
 
@@ -89,9 +84,8 @@ def alter_database(
     broker_instance: BrokerInstance = None,
     broker: Broker = None,
     mirroring_role: Role = None,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
-    topic_prefix: TopicPrefix = "",
-    kafka_config: KafkaConfig = None,
+    *,
+    place: Place,
 ) -> None:
     """Change what the options name of a database."""
     from streaming.cli.routing.service_commands import build, execute
@@ -106,37 +100,35 @@ def alter_database(
         is_broker_enabled=None if broker is None else broker is OnOff.ON,
         mirroring_role=None if mirroring_role is None else mirroring_role.value,
     )
-    kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
+    kafka, topics = place.cluster(), place.topics()
     execute(kafka, topics, command, f"database {database}: altered")
 
 
 @databases.command("drop")
 def drop_database(
     database: DatabaseName,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
-    topic_prefix: TopicPrefix = "",
-    kafka_config: KafkaConfig = None,
+    *,
+    place: Place,
 ) -> None:
     """Drop a database with its services and routes."""
     from streaming.cli.routing.service_commands import build, execute
     from streaming.wire.service_commands import DropDatabase
 
-    kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
+    kafka, topics = place.cluster(), place.topics()
     execute(kafka, topics, build(DropDatabase, database=database), f"database {database}: dropped")
 
 
 @databases.command("list")
 def list_databases(
     as_json: Json = False,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
-    topic_prefix: TopicPrefix = "",
-    kafka_config: KafkaConfig = None,
+    *,
+    place: Place,
 ) -> None:
     """List the databases."""
     from streaming.cli.routing.service_commands import read_definitions
     from streaming.wire.service_definitions import rows_of
 
-    definitions = read_definitions(cluster(bootstrap_servers, kafka_config), Topics(topic_prefix))
+    definitions = read_definitions(place.cluster(), place.topics())
     print_rows(rows_of(definitions)["databases"], as_json)
 
 
@@ -145,16 +137,15 @@ def create_service(
     service: ServiceName,
     database: Database,
     queue: Queue,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
-    topic_prefix: TopicPrefix = "",
-    kafka_config: KafkaConfig = None,
+    *,
+    place: Place,
 ) -> None:
     """Create a service, whose messages go into a queue."""
     from streaming.cli.routing.service_commands import build, execute
     from streaming.wire.service_commands import CreateService
 
     command = build(CreateService, database=database, service=service, queue=queue)
-    kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
+    kafka, topics = place.cluster(), place.topics()
     execute(kafka, topics, command, f"service {service}: created in database {database}, queue {queue}")
     _warn_without_topic(kafka, topics, queue)
 
@@ -164,16 +155,15 @@ def alter_service(
     service: ServiceName,
     database: Database,
     queue: Queue,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
-    topic_prefix: TopicPrefix = "",
-    kafka_config: KafkaConfig = None,
+    *,
+    place: Place,
 ) -> None:
     """Move a service to another queue."""
     from streaming.cli.routing.service_commands import build, execute
     from streaming.wire.service_commands import AlterService
 
     command = build(AlterService, database=database, service=service, queue=queue)
-    kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
+    kafka, topics = place.cluster(), place.topics()
     execute(kafka, topics, command, f"service {service}: altered, queue {queue}")
     _warn_without_topic(kafka, topics, queue)
 
@@ -191,30 +181,28 @@ def _warn_without_topic(kafka: Cluster, topics: Topics, queue: str) -> None:
 def drop_service(
     service: ServiceName,
     database: Database,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
-    topic_prefix: TopicPrefix = "",
-    kafka_config: KafkaConfig = None,
+    *,
+    place: Place,
 ) -> None:
     """Drop a service."""
     from streaming.cli.routing.service_commands import build, execute
     from streaming.wire.service_commands import DropService
 
-    kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
+    kafka, topics = place.cluster(), place.topics()
     execute(kafka, topics, build(DropService, database=database, service=service), f"service {service}: dropped")
 
 
 @services.command("list")
 def list_services(
     as_json: Json = False,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
-    topic_prefix: TopicPrefix = "",
-    kafka_config: KafkaConfig = None,
+    *,
+    place: Place,
 ) -> None:
     """List the services."""
     from streaming.cli.routing.service_commands import read_definitions
     from streaming.wire.service_definitions import rows_of
 
-    definitions = read_definitions(cluster(bootstrap_servers, kafka_config), Topics(topic_prefix))
+    definitions = read_definitions(place.cluster(), place.topics())
     print_rows(rows_of(definitions)["services"], as_json)
 
 

@@ -1,7 +1,6 @@
 """The commands `queue-activation route ...`: define, list, explain and check routes."""
 
 from collections.abc import Iterable
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -9,23 +8,15 @@ import typer
 
 from streaming.cli.lines import say
 from streaming.cli.options import (
-    DEFAULT_BOOTSTRAP_SERVERS,
-    BootstrapServers,
+    InstanceOptions,
     Json,
-    KafkaConfig,
-    OnOff,
-    TopicPrefix,
-    choice,
-    cluster,
-    option,
+    Place,
     part_of_definition,
 )
 from streaming.cli.routing.databases import Database, print_rows
 from streaming.errors import UserError
-from streaming.kafka.bootstrap_servers import own_addresses
 from streaming.system import durations, hints, wall_clock
 from streaming.system.durations import Duration
-from streaming.wire.topics import Topics
 
 if TYPE_CHECKING:
     from streaming.cli.routing import diagnosing
@@ -59,17 +50,6 @@ DefinitionsPath = Annotated[
         "--definitions", "JSON file with the definitions, instead of those in Kafka.", dir_okay=False, exists=True
     ),
 ]
-InstanceAddress = Annotated[
-    list[str] | None,
-    option(
-        "--instance-address",
-        "Address of this instance, tcp://HOST:PORT[/PREFIX]. Repeatable; by default, the bootstrap servers.",
-    ),
-]
-Forwarding = Annotated[
-    OnOff,
-    option("--message-forwarding", "ON: messages from outside are sent on to other instances.", **choice(OnOff)),
-]
 
 
 @routes.command("create")
@@ -83,9 +63,8 @@ def create_route(
     broker_instance: ForInstance = None,
     lifetime: Lifetime = None,
     mirror_address: MirrorAddress = None,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
-    topic_prefix: TopicPrefix = "",
-    kafka_config: KafkaConfig = None,
+    *,
+    place: Place,
 ) -> None:
     """Create a route in a database."""
     from streaming.cli.routing.service_commands import build, execute
@@ -101,7 +80,7 @@ def create_route(
         lifetime_s=_seconds(lifetime),
         mirror_address=mirror_address,
     )
-    kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
+    kafka, topics = place.cluster(), place.topics()
     execute(kafka, topics, command, f"route {route}: created in database {database}")
 
 
@@ -116,9 +95,8 @@ def alter_route(
     broker_instance: ForInstance = None,
     lifetime: Lifetime = None,
     mirror_address: MirrorAddress = None,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
-    topic_prefix: TopicPrefix = "",
-    kafka_config: KafkaConfig = None,
+    *,
+    place: Place,
 ) -> None:
     """Change what the options name of a route. A new --lifetime makes an expired route match again."""
     from streaming.cli.routing.service_commands import build, execute
@@ -133,7 +111,7 @@ def alter_route(
     }
     if all(value is None for value in fields.values()):
         raise UserError(f"Nothing to alter. Give an option; `{hints.plain('route', 'alter', '--help')}` lists them.")
-    kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
+    kafka, topics = place.cluster(), place.topics()
     execute(kafka, topics, build(AlterRoute, database=database, route=route, **fields), f"route {route}: altered")
 
 
@@ -141,15 +119,14 @@ def alter_route(
 def drop_route(
     route: RouteName,
     database: Database,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
-    topic_prefix: TopicPrefix = "",
-    kafka_config: KafkaConfig = None,
+    *,
+    place: Place,
 ) -> None:
     """Drop a route."""
     from streaming.cli.routing.service_commands import build, execute
     from streaming.wire.service_commands import DropRoute
 
-    kafka, topics = cluster(bootstrap_servers, kafka_config), Topics(topic_prefix)
+    kafka, topics = place.cluster(), place.topics()
     execute(kafka, topics, build(DropRoute, database=database, route=route), f"route {route}: dropped")
 
 
@@ -157,15 +134,14 @@ def drop_route(
 def list_routes(
     database: Annotated[str | None, part_of_definition("--database", "Only the routes of this database.")] = None,
     as_json: Json = False,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
-    topic_prefix: TopicPrefix = "",
-    kafka_config: KafkaConfig = None,
+    *,
+    place: Place,
 ) -> None:
     """List the routes, expired ones too."""
     from streaming.cli.routing.service_commands import read_definitions
     from streaming.wire.service_definitions import rows_of
 
-    definitions = read_definitions(cluster(bootstrap_servers, kafka_config), Topics(topic_prefix))
+    definitions = read_definitions(place.cluster(), place.topics())
     definitions.advance(wall_clock.now_ms())
     rows = [row for row in rows_of(definitions)["routes"] if database in (None, row["database"])]
     for row in rows:
@@ -201,11 +177,9 @@ def explain(
         part_of_definition("--cases", "JSON file with many conversations, instead of one by options.", exists=True),
     ] = None,
     as_json: Json = False,
-    instance_address: InstanceAddress = None,
-    message_forwarding: Forwarding = OnOff.OFF,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
-    topic_prefix: TopicPrefix = "",
-    kafka_config: KafkaConfig = None,
+    *,
+    instance: InstanceOptions,
+    place: Place,
 ) -> None:
     """Explain where a message would go: each rule, why each route was passed over, and the result.
 
@@ -236,10 +210,10 @@ def explain(
         ]
     source = explaining.source(
         definitions,
-        lambda: cluster(bootstrap_servers, kafka_config),
-        Topics(topic_prefix),
-        instance_address or own_addresses(bootstrap_servers, topic_prefix),
-        message_forwarding is OnOff.ON,
+        place.cluster,
+        place.topics(),
+        instance.addresses(place),
+        instance.is_forwarding,
     )
     for result in explaining.results(source, wanted):
         if as_json:
@@ -259,11 +233,9 @@ def check(
             exists=True,
         ),
     ],
-    instance_address: InstanceAddress = None,
-    message_forwarding: Forwarding = OnOff.OFF,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
-    topic_prefix: TopicPrefix = "",
-    kafka_config: KafkaConfig = None,
+    *,
+    instance: InstanceOptions,
+    place: Place,
 ) -> None:
     """Check that messages would go where the files expect them to go. Exit code 1 if one would not.
 
@@ -275,10 +247,10 @@ def check(
     for path, (cases, own_definitions) in [(path, checking.read(path)) for path in files]:
         source = explaining.source(
             own_definitions,
-            lambda: cluster(bootstrap_servers, kafka_config),
-            Topics(topic_prefix),
-            instance_address or own_addresses(bootstrap_servers, topic_prefix),
-            message_forwarding is OnOff.ON,
+            place.cluster,
+            place.topics(),
+            instance.addresses(place),
+            instance.is_forwarding,
         )
         report = checking.check(source, cases)
         for line in [f"{path}:", *report.lines] if len(files) > 1 else report.lines:
@@ -290,11 +262,9 @@ def check(
 def diagnose(
     definitions: DefinitionsPath = None,
     as_json: Json = False,
-    instance_address: InstanceAddress = None,
-    message_forwarding: Forwarding = OnOff.OFF,
-    bootstrap_servers: BootstrapServers = DEFAULT_BOOTSTRAP_SERVERS,
-    topic_prefix: TopicPrefix = "",
-    kafka_config: KafkaConfig = None,
+    *,
+    instance: InstanceOptions,
+    place: Place,
 ) -> None:
     """Find faults of the definitions and of the running instance. Exit code 1 if there are any.
 
@@ -307,14 +277,13 @@ def diagnose(
     from streaming.cli.presence import say_age
     from streaming.cli.routing import diagnosing, diagnosis, explaining
 
-    topics = Topics(topic_prefix)
-    addresses = instance_address or own_addresses(bootstrap_servers, topic_prefix)
-    is_forwarding = message_forwarding is OnOff.ON
+    topics = place.topics()
+    addresses = instance.addresses(place)
+    is_forwarding = instance.is_forwarding
     if definitions is not None:
-        connect = partial(cluster, bootstrap_servers, kafka_config)
-        source = explaining.source(definitions, connect, topics, addresses, is_forwarding)
+        source = explaining.source(definitions, place.cluster, topics, addresses, is_forwarding)
         _end(_tell(diagnosing.faults(source, None, topics, {}), as_json=as_json), as_json)
-    kafka, is_faulty = cluster(bootstrap_servers, kafka_config), False
+    kafka, is_faulty = place.cluster(), False
     for part in diagnosis.parts(kafka, topics, diagnosis.Place(addresses, is_forwarding), _warn):
         is_faulty |= _tell(part.faults, as_json=as_json)
         if part.writer and not as_json:
