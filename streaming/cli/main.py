@@ -36,6 +36,7 @@ from streaming.cli import (
 )
 from streaming.cli.conversations import commands as conversations
 from streaming.cli.dashboard import command as dashboard
+from streaming.cli.diagnosis import command as diagnosis
 from streaming.cli.options import option
 from streaming.cli.routing import databases, routes
 from streaming.errors import UserError
@@ -125,6 +126,7 @@ for family in (
     run,
     databases,
     routes,
+    diagnosis,
     conversations,
     maintenance,
     dashboard,

@@ -13,8 +13,8 @@ import pytest
 from confluent_kafka import murmur2
 from typer.testing import CliRunner
 
+from streaming.cli.diagnosis.running_faults import RunningInstance
 from streaming.cli.main import app
-from streaming.cli.routing.running_faults import RunningInstance
 from streaming.core.conversations.decisions import ERROR, CleanUp
 from streaming.core.times import iso_time
 from streaming.wire.service_decisions import MARK, MarkRecord, encoder

@@ -106,6 +106,19 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
     TopologicalSorter({name: set(imports_of(name)) - {name} for name in FILES}).prepare()
 
 
+@pytest.mark.parametrize("room", ["core", "spark", "daemons", "cli"])
+def test_no_folder_of_a_room_imports_itself_by_way_of_others(room: str) -> None:
+    inside = f"streaming.{room}."
+    folders: dict[str, set[str]] = {}
+    for name in FILES:
+        if name.startswith(inside) and name.count(".") > 2:
+            found = {each.split(".")[2] for each in imports_of(name) if each.startswith(inside) and each.count(".") > 2}
+            folder = name.split(".")[2]
+            folders.setdefault(folder, set()).update(found - {folder})
+    assert folders
+    TopologicalSorter(folders).prepare()
+
+
 @pytest.mark.parametrize("module", ["streaming", *CORE])
 def test_a_module_of_the_core_loads_nothing_foreign(module: str) -> None:
     command = [sys.executable, "-B", "-c", LOADED, module]

@@ -14,9 +14,9 @@ from confluent_kafka import Message
 from typer.testing import CliRunner
 
 from streaming.cli import presence, tables
+from streaming.cli.diagnosis.running_faults import RunningInstance
 from streaming.cli.main import app
 from streaming.cli.present import Present
-from streaming.cli.routing.running_faults import RunningInstance
 from streaming.core.routing.definitions import Definitions
 from streaming.errors import UserError
 from streaming.kafka import topic_follower

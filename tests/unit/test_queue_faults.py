@@ -13,13 +13,13 @@ import pytest
 
 from streaming.cli import activators, group_facts, presence, tables
 from streaming.cli.activators import Told, absence
+from streaming.cli.diagnosis import queue_faults
+from streaming.cli.diagnosis.queue_faults import faults, observer_faults
+from streaming.cli.diagnosis.running_faults import RunningInstance
 from streaming.cli.group_facts import GroupFacts
 from streaming.cli.queue_facts import QueueFacts
 from streaming.cli.queue_show import explanation
-from streaming.cli.routing import queue_faults
 from streaming.cli.routing.diagnosing import Fault
-from streaming.cli.routing.queue_faults import faults, observer_faults
-from streaming.cli.routing.running_faults import RunningInstance
 from streaming.core.times import iso_time
 from streaming.kafka.access import RightMissingError
 from streaming.kafka.admin import Admin, GroupMember

@@ -4,9 +4,9 @@ from collections import Counter
 
 import pytest
 
+from streaming.cli.diagnosis.running_faults import open_conversations
 from streaming.cli.routing import diagnosing
 from streaming.cli.routing.explaining import Origin
-from streaming.cli.routing.running_faults import open_conversations
 from streaming.core.routing.conversation import RoutedMessage
 from streaming.core.routing.definitions import Definitions
 from streaming.core.routing.routing_table import Route

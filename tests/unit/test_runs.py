@@ -13,9 +13,9 @@ import pytest
 
 from streaming.cli import activators, presence, runs, tables
 from streaming.cli.activators import Told
+from streaming.cli.diagnosis import queue_faults
+from streaming.cli.diagnosis.running_faults import RunningInstance
 from streaming.cli.present import Present
-from streaming.cli.routing import queue_faults
-from streaming.cli.routing.running_faults import RunningInstance
 from streaming.cli.runs import Run, State
 from streaming.daemons.activator.programs import Identity, identity_of
 from streaming.daemons.query.client_ids import client_id

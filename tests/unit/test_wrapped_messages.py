@@ -18,8 +18,8 @@ from rich.cells import cell_len
 
 import streaming
 from streaming.cli import groups, lines, main, options
+from streaming.cli.diagnosis import command as diagnosis
 from streaming.cli.group_survey import Finding
-from streaming.cli.routing import routes
 from streaming.cli.routing.diagnosing import Fault
 from streaming.core.observing.pictures import GroupState
 from streaming.core.observing.question import Answer
@@ -144,7 +144,7 @@ FINDING = Finding(
     lag_rule_readers=4,
 )
 VIEWS: dict[str, Callable[[], object]] = {
-    "a fault of diagnose": lambda: routes._tell([FAULT], as_json=False),
+    "a fault of diagnose": lambda: diagnosis._tell([FAULT], as_json=False),
     "a group": lambda: groups._print([FINDING], as_json=False),
 }
 

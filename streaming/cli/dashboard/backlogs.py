@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 
+from streaming.cli.diagnosis.running_faults import carried_out, has_services
 from streaming.cli.presence import PROGRAMS
-from streaming.cli.routing.running_faults import carried_out, has_services
 from streaming.errors import UserError
 from streaming.kafka.access import denial, rights
 from streaming.kafka.admin import ADMIN_TIMEOUT_S, EARLIEST, LATEST, Admin

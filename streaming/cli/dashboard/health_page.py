@@ -11,8 +11,8 @@ from streaming.cli.dashboard.backlogs import Backlog
 from streaming.cli.dashboard.kept import Kept
 from streaming.cli.dashboard.live_view import LiveView
 from streaming.cli.dashboard.server import Page, Part
+from streaming.cli.diagnosis import diagnosis
 from streaming.cli.lines import say
-from streaming.cli.routing import diagnosis
 from streaming.cli.routing.diagnosing import Fault
 from streaming.core.times import iso_time
 from streaming.errors import UserError

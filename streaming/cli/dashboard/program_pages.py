@@ -11,8 +11,8 @@ from streaming.cli.activators import Told
 from streaming.cli.dashboard.kept import Kept
 from streaming.cli.dashboard.live_view import LiveView
 from streaming.cli.dashboard.server import Page, Part
+from streaming.cli.diagnosis import diagnosis
 from streaming.cli.monitor_rows import needs_host, observed
-from streaming.cli.routing import diagnosis
 from streaming.core.times import iso_time
 from streaming.daemons.activator import words
 from streaming.errors import UserError

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
+from streaming.cli.diagnosis.running_faults import RunningInstance, has_services
 from streaming.cli.routing import diagnosing, explaining
 from streaming.cli.routing.diagnosing import Fault
-from streaming.cli.routing.running_faults import RunningInstance, has_services
 from streaming.cli.routing.service_commands import fold, read_commands
 from streaming.core.routing.definitions import Definitions
 from streaming.kafka.access import AccessDeniedError, rights

@@ -8,8 +8,8 @@ from confluent_kafka.admin import OffsetSpec
 
 from streaming.cli.conversations import lists, views
 from streaming.cli.dead_letters import decode
+from streaming.cli.diagnosis import queue_faults
 from streaming.cli.presence import absence, last_sign, lateness, starting
-from streaming.cli.routing import queue_faults
 from streaming.cli.routing.diagnosing import Fault
 from streaming.core.conversations.endpoint_states import State, Trigger, after
 from streaming.core.numbers import plural

@@ -1,0 +1,1 @@
+"""The command that finds faults of definitions and of what runs."""

@@ -1,0 +1,72 @@
+"""The command `queue-activation diagnose`."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NoReturn
+
+import typer
+
+from streaming.cli.lines import say
+from streaming.cli.options import InstanceOptions, Json, Place
+from streaming.cli.routing.routes import DefinitionsPath
+
+if TYPE_CHECKING:
+    from streaming.cli.routing import diagnosing
+
+
+def diagnose(
+    definitions: DefinitionsPath = None,
+    as_json: Json = False,
+    *,
+    instance: InstanceOptions,
+    place: Place,
+) -> None:
+    """Find faults of the definitions and of the running instance. Exit code 1 if there are any.
+
+    In definitions: routes to nowhere, services without a queue's topic, replies without a way back, expired routes that
+    are still needed, disabled brokers, an msdb without routes, and routes that CREATE ROUTE would refuse. In the
+    instance: programs that do not run or do not get on, queues that wait for a reader that nobody starts, programs and
+    tasks that fail, queues that are OFF, messages that are held, and dead letters of the last hour. Where the topics of
+    services are missing, as after `run FILE`, only what concerns queues.
+    """
+    from streaming.cli.diagnosis import diagnosis
+    from streaming.cli.presence import say_age
+    from streaming.cli.routing import diagnosing, explaining
+
+    topics = place.topics()
+    addresses = instance.addresses(place)
+    is_forwarding = instance.is_forwarding
+    if definitions is not None:
+        source = explaining.source(definitions, place.cluster, topics, addresses, is_forwarding)
+        _end(_tell(diagnosing.faults(source, None, topics, {}), as_json=as_json), as_json)
+    kafka, is_faulty = place.cluster(), False
+    for part in diagnosis.parts(kafka, topics, diagnosis.Place(addresses, is_forwarding), _warn):
+        is_faulty |= _tell(part.faults, as_json=as_json)
+        if part.writer and not as_json:
+            say_age(kafka, topics, part.writer)
+    _end(is_faulty, as_json)
+
+
+def _warn(line: str) -> None:
+    say(f"warning: {line}", err=True)
+
+
+def _end(is_faulty: bool, as_json: bool) -> NoReturn:
+    if not is_faulty and not as_json:
+        say("no faults found")
+    raise typer.Exit(1 if is_faulty else 0)
+
+
+def _tell(faults: "Iterable[diagnosing.Fault]", *, as_json: bool) -> bool:
+    """Prints faults; returns whether there are any."""
+    told = [*faults]
+    for fault in told:
+        if as_json:
+            typer.echo(fault.as_json())
+        else:
+            say(fault.as_text())
+    return bool(told)
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command."""
+    app.command()(diagnose)
