@@ -11,15 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from streaming.cli.lines import say as say_line
-from streaming.cli.options import (
-    Json,
-    LogFormatOption,
-    Place,
-    option,
-)
+from streaming.cli.options import Json, LogFormatOption, Place
 from streaming.errors import UserError
 from streaming.system import hints, logs, stop_signals, wall_clock
 from streaming.system.logs import LogFormat
+from streaming.system.options import option
 
 if TYPE_CHECKING:
     from streaming.cli.runs import Run

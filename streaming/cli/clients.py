@@ -11,15 +11,11 @@ import typer
 from rich.console import Console
 
 from streaming.cli.lines import say
-from streaming.cli.options import (
-    Json,
-    Place,
-    duration,
-    option,
-)
+from streaming.cli.options import Json, Place
 from streaming.errors import UserError
 from streaming.system import durations
 from streaming.system.durations import Duration
+from streaming.system.options import duration, option
 
 if TYPE_CHECKING:
     from producers.received_message import ReceivedMessage

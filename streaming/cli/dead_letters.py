@@ -10,16 +10,13 @@ from rich.console import Console
 from rich.text import Text
 
 from streaming.cli.lines import say
-from streaming.cli.options import (
-    Json,
-    Place,
-    option,
-)
+from streaming.cli.options import Json, Place
 from streaming.cli.routing.router_waits import router_absence
 from streaming.core.times import iso_time
 from streaming.system import hints
 from streaming.system.ages import instant
 from streaming.system.logs import printable
+from streaming.system.options import option
 from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.headers import decoded_headers
 

@@ -6,13 +6,10 @@ from typing import Annotated
 
 import typer
 
-from streaming.cli.options import (
-    LogFormatOption,
-    Place,
-    option,
-)
+from streaming.cli.options import LogFormatOption, Place
 from streaming.system import logs, stop_signals
 from streaming.system.logs import LogFormat
+from streaming.system.options import option
 
 _log = logging.getLogger(__name__)
 

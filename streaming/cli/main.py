@@ -37,10 +37,10 @@ from streaming.cli import (
 from streaming.cli.conversations import commands as conversations
 from streaming.cli.dashboard import command as dashboard
 from streaming.cli.diagnosis import command as diagnosis
-from streaming.cli.options import option
 from streaming.cli.routing import databases, routes
 from streaming.errors import UserError
 from streaming.system import hints, logs, stop_signals
+from streaming.system.options import option
 from streaming.system.wrapping import fitted
 
 # Python's reason for a text with bytes that it could not decode. Texts of records have none.

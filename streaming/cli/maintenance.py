@@ -10,14 +10,11 @@ import msgspec
 import typer
 
 from streaming.cli.lines import say
-from streaming.cli.options import (
-    Json,
-    Place,
-    option,
-)
+from streaming.cli.options import Json, Place
 from streaming.core.times import iso_time
 from streaming.system import durations, hints, wall_clock
 from streaming.system.ages import instant, instant_utc
+from streaming.system.options import option
 from streaming.wire.topics import Topics
 
 if TYPE_CHECKING:

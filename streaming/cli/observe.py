@@ -6,18 +6,13 @@ from typing import Annotated
 
 import typer
 
-from streaming.cli.options import (
-    LogFormatOption,
-    MetricsOptions,
-    Place,
-    duration,
-    option,
-)
+from streaming.cli.options import LogFormatOption, MetricsOptions, Place
 from streaming.daemons.observer.settings import DEFAULT_INTERVAL_MS, DEFAULT_REPORT_INTERVAL_MS, ObserverSettings
 from streaming.errors import UserError
 from streaming.system import durations, logs, stop_signals
 from streaming.system.durations import Duration
 from streaming.system.logs import LogFormat
+from streaming.system.options import duration, option
 
 _log = logging.getLogger(__name__)
 

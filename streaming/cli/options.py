@@ -14,17 +14,11 @@ from streaming.errors import UserError
 from streaming.kafka import client_properties
 from streaming.kafka.bootstrap_servers import own_addresses
 from streaming.kafka.clients import Cluster
-from streaming.system import durations, hints
-from streaming.system.durations import Duration
+from streaming.system import hints
 from streaming.system.logs import LogFormat
+from streaming.system.options import option
 from streaming.system.wrapping import fitted
 from streaming.wire.topics import Topics
-
-
-def option(name: str, help_text: str, **more: Any) -> Any:
-    """Returns an option `--name` that the environment variable QUEUE_ACTIVATION_NAME can also set."""
-    variable = "QUEUE_ACTIVATION_" + name.removeprefix("--").split("/", maxsplit=1)[0].replace("-", "_").upper()
-    return typer.Option(name, help=help_text, envvar=variable, show_envvar=False, **more)
 
 
 def place(name: str, help_text: str, **more: Any) -> Any:
@@ -40,12 +34,6 @@ def _note(context: typer.Context, parameter: typer.CallbackParam, value: Any) ->
     differs = value != parameter.get_default(context)
     hints.note(parameter.opts[0], None if value is None else str(value), is_needed=is_own and (differs or overrides))
     return value
-
-
-def duration(name: str, help_text: str, *, may_be_none: bool = False) -> Any:
-    """Returns an option that takes a duration."""
-    parser = durations.parse_or_none if may_be_none else durations.parse
-    return option(name, help_text, parser=parser, metavar="<duration>")
 
 
 def part_of_definition(name: str, help_text: str, **more: Any) -> Any:
@@ -157,26 +145,6 @@ class MetricsOptions:
 
 LogFormatOption = Annotated[
     LogFormat, option("--log-format", "Format of the log on stderr: lines of text, or one JSON object per line.")
-]
-CheckpointLocation = Annotated[
-    str, option("--checkpoint-location", "Folder or URI for progress and state. The next start continues there.")
-]
-TriggerInterval = Annotated[
-    Duration, duration("--trigger-interval", "Shortest time from the start of a batch to the next.")
-]
-TakeOver = Annotated[
-    bool,
-    option(
-        "--take-over",
-        "End the one that runs on the same checkpoint, and take its place. Without this option, only one that has "
-        "ended or was silent for 13 s loses its place.",
-    ),
-]
-DriverMemory = Annotated[
-    str,
-    option(
-        "--driver-memory", "Heap of Spark's JVM, such as 512m or 4g. Ignored under spark-submit, which has its own."
-    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object per line, for programs.")]
 

@@ -8,19 +8,13 @@ import msgspec
 import typer
 
 from streaming.cli.lines import say
-from streaming.cli.options import (
-    Json,
-    OnOff,
-    Place,
-    choice,
-    option,
-    part_of_definition,
-)
+from streaming.cli.options import Json, OnOff, Place, choice, part_of_definition
 from streaming.core.times import FOREVER_MS
 from streaming.errors import UserError
 from streaming.kafka.clients import Cluster
 from streaming.system import durations, hints
 from streaming.system.durations import Duration
+from streaming.system.options import option
 from streaming.wire import input_records
 from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.input_records import CommandRecord

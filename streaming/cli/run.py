@@ -11,19 +11,15 @@ import typer
 
 from streaming.cli.launching import program_of
 from streaming.cli.lines import say
-from streaming.cli.options import (
-    LogFormatOption,
-    MetricsOptions,
-    Place,
-    TakeOver,
-    option,
-)
+from streaming.cli.options import LogFormatOption, MetricsOptions, Place
 from streaming.cli.topics import create_missing
 from streaming.core.numbers import plural
+from streaming.daemons.query.options import TakeOver
 from streaming.errors import UserError
 from streaming.kafka.clients import Cluster
 from streaming.system import hints, logs, stop_signals
 from streaming.system.logs import LogFormat
+from streaming.system.options import option
 from streaming.system.stop_signals import StopSignals
 from streaming.wire.topics import Topics
 

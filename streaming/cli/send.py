@@ -10,13 +10,11 @@ from typing import Annotated
 import typer
 
 from streaming.cli.lines import say
-from streaming.cli.options import (
-    Place,
-    option,
-)
+from streaming.cli.options import Place
 from streaming.core.numbers import plural
 from streaming.errors import UserError
 from streaming.kafka.clients import Cluster
+from streaming.system.options import option
 from streaming.wire.topics import Topics
 
 # The most lines of standard input in one transaction: all of them become visible, or none.

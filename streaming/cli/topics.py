@@ -5,14 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from streaming.cli.lines import say
-from streaming.cli.options import (
-    Place,
-    option,
-)
+from streaming.cli.options import Place
 from streaming.core.numbers import plural
 from streaming.errors import UserError
 from streaming.kafka.clients import Cluster
 from streaming.system import hints
+from streaming.system.options import option
 from streaming.wire.topics import Topics, TopicSpec
 
 if TYPE_CHECKING:

@@ -6,19 +6,13 @@ from typing import Annotated
 
 import typer
 
-from streaming.cli.options import (
-    Kafka,
-    LogFormatOption,
-    MetricsOptions,
-    Place,
-    duration,
-    option,
-)
+from streaming.cli.options import Kafka, LogFormatOption, MetricsOptions, Place
 from streaming.core.connections.forwarder import DEFAULT_FORWARD_BYTES
 from streaming.core.maintenance.schedule import DEFAULT_INTERVAL_MS
 from streaming.system import durations, logs, stop_signals
 from streaming.system.durations import Duration
 from streaming.system.logs import LogFormat
+from streaming.system.options import duration, option
 
 _log = logging.getLogger(__name__)
 

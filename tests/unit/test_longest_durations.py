@@ -10,7 +10,7 @@ from streaming.cli import monitor as command_of_monitor
 from streaming.cli.option_groups import expanded
 from streaming.core.activation.settings import CoreSettings
 from streaming.daemons.monitor import monitor as monitor_module
-from streaming.daemons.monitor.monitor import MonitorSettings
+from streaming.daemons.monitor.settings import MonitorSettings
 from streaming.daemons.query.metrics import why_not_ready
 from streaming.daemons.query.ticker import Ticker
 from streaming.kafka.clients import Cluster
@@ -61,10 +61,10 @@ def test_there_are_durations() -> None:
 def test_the_longest_duration(monkeypatch: pytest.MonkeyPatch, names: list[str]) -> None:
     told = settings(monkeypatch, names)
     assert durations.parse(LONGEST).ms == durations.LONGEST_MS
-    run_shard(told.core)
-    cluster, interval_ms = Cluster("127.0.0.1:1", {}), told.core.check_interval_ms
+    run_shard(told.options.core)
+    cluster, interval_ms = Cluster("127.0.0.1:1", {}), told.options.core.check_interval_ms
     with Ticker(cluster, "queue-ticks", interval_ms, CLOCK_SAVE_INTERVAL_MS, lambda: False) as ticker:
         assert ticker.failure is None
     assert why_not_ready(True, 0.0, interval_ms / 1000, 0.0) is None
     # Spark counts a trigger's interval in microseconds, in 64 bits.
-    assert told.trigger_interval_ms * 1000 < 2**63
+    assert told.options.trigger_interval.ms * 1000 < 2**63

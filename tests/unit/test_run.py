@@ -54,7 +54,8 @@ class Started:
     def options_of(self, name: str) -> dict[str, Any]:
         """Returns the options of a program: those of its command line, which must be valid, or of its settings."""
         if name in self.queries:
-            return dict(vars(self.queries[name]))
+            settings = self.queries[name]
+            return {**vars(settings), **vars(settings.options)}
         [command] = [list(each.command) for each in self.programs if isinstance(each, Program) and each.name == name]
         return parse(command[command.index("streaming") + 1 :])
 
@@ -128,7 +129,7 @@ def test_its_options_reach_the_programs(file: Path, started: Started, tmp_path: 
     observer, monitor, activator = map(started.options_of, ("observer", "monitor", "activator"))
     for each in (observer, monitor, activator):
         assert (each["bootstrap_servers"], each["topic_prefix"]) == ("kafka-1:9092", "p-")
-    assert (monitor["checkpoint_location"], monitor["takes_over"]) == (str(folder / "monitor"), True)
+    assert (monitor["checkpoint_location"], monitor["take_over"]) == (str(folder / "monitor"), True)
     assert (activator["state_directory"], activator["stop_programs"]) == (folder / "activator", True)
 
 
@@ -221,9 +222,9 @@ def test_tables_and_variables_of_the_commands_hold_for_the_queries_of_this_proce
     )
     monkeypatch.setenv("QUEUE_ACTIVATION_KEEP", "3h")
     run_command("--config", str(options), "run")
-    monitor, router = started.queries["monitor"], started.queries["router"]
+    monitor, router = started.queries["monitor"].options, started.queries["router"].options
     assert (monitor.core.quiet_window_ms, monitor.checkpoint_location, monitor.driver_memory) == (2_000, "m", "512m")
-    assert (router.keep_ms, router.checkpoint_location, router.driver_memory) == (3 * 3_600_000, "r", "512m")
+    assert (router.keep.ms, router.checkpoint_location, router.driver_memory) == (3 * 3_600_000, "r", "512m")
 
 
 def test_a_variable_that_two_programs_have_is_refused(

@@ -1,16 +1,16 @@
 """The sign of life that a monitor leaves after a committed batch."""
 
 import time
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from streaming.core.activation.settings import CoreSettings
-from streaming.daemons.monitor.monitor import MonitorSettings, _longest_pause_ms
+from streaming.daemons.monitor.monitor import _longest_pause_ms
+from streaming.daemons.monitor.settings import MonitorOptions, MonitorSettings
 from streaming.daemons.monitor.signs_of_life import SignsOfLife
 from streaming.daemons.query.sole_program import SoleProgram
+from streaming.system import durations
 from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.signs_of_life import SignOfLife, decode_sign
 
@@ -46,9 +46,10 @@ def test_a_sign_says_when_the_batch_was_committed_and_how_far_the_ticks_are_read
 def test_the_longest_pause_is_that_of_the_options(
     check_interval_ms: int, trigger_interval_ms: int, pause_ms: int
 ) -> None:
-    core = replace(CoreSettings(), check_interval_ms=check_interval_ms)
-    settings = SimpleNamespace(core=core, trigger_interval_ms=trigger_interval_ms)
-    assert _longest_pause_ms(cast("MonitorSettings", settings)) == pause_ms
+    options = MonitorOptions(
+        check_interval=durations.of(check_interval_ms), trigger_interval=durations.of(trigger_interval_ms)
+    )
+    assert _longest_pause_ms(MonitorSettings(options, "localhost:9092", {}, "", None)) == pause_ms
 
 
 @pytest.mark.parametrize("text", ["", "7", "{}", '{"committed_ms": -1, "next_within_ms": 1}'])

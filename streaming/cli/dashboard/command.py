@@ -7,12 +7,10 @@ from typing import Annotated
 import typer
 
 from streaming.cli.dashboard.address import DEFAULT_PORT, Address
-from streaming.cli.options import (
-    Place,
-    option,
-)
+from streaming.cli.options import Place
 from streaming.errors import UserError
 from streaming.system import hints, stop_signals
+from streaming.system.options import option
 
 
 @stop_signals.orderly("dashboard")

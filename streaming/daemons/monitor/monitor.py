@@ -2,23 +2,23 @@
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from streaming.core.activation.settings import CoreSettings
 from streaming.core.maintenance.schedule import PeriodicTask
 from streaming.core.maintenance.tasks import ADJUST_ACTIVATION_TASKS
 from streaming.daemons.monitor.lost_records import LostRecords, Offsets
 from streaming.daemons.monitor.metrics import Metrics
+from streaming.daemons.monitor.settings import MonitorSettings
 from streaming.daemons.monitor.signs_of_life import SignsOfLife
 from streaming.daemons.monitor.sole_monitor import GROUP_ID, MONITOR
 from streaming.daemons.query import others_here
-from streaming.daemons.query.application import Address, Prepare, QueryProgram
+from streaming.daemons.query.application import Prepare, QueryProgram
 from streaming.daemons.query.client_ids import client_id
 from streaming.daemons.query.running import KafkaFound, QueryRun, absolute
 from streaming.daemons.query.sole_program import SoleProgram
@@ -46,66 +46,36 @@ from streaming.system.metrics_server import MetricsServer
 from streaming.system.stop_signals import StopSignals
 from streaming.wire.dead_letters import DEAD_LETTER_VALUE_BYTES
 from streaming.wire.input_records import MAX_RECORD_BYTES
-from streaming.wire.notifications import ActivationFormat
 from streaming.wire.topics import Topics
 
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class MonitorSettings:
-    """The options of `queue-activation monitor`.
-
-    `shards` is None for the checkpoint's number, or for the default in a new checkpoint. `continue_from` is the
-    checkpoint whose state and offsets a new one takes over. With `takes_over`, a monitor that runs on the same
-    checkpoint loses its place.
-    """
-
-    bootstrap_servers: str
-    kafka_properties: Mapping[str, str]
-    checkpoint_location: str
-    continue_from: str | None
-    topic_prefix: str
-    shards: int | None
-    trigger_interval_ms: int
-    max_offsets_per_trigger: int
-    starting_offsets: str
-    names: ServerNames
-    activation_format: ActivationFormat
-    logs_batches: bool
-    metrics: Address | None
-    max_queues: int
-    driver_memory: str
-    takes_over: bool
-    core: CoreSettings
-
-
 def program(settings: MonitorSettings) -> QueryProgram:
     """Returns the monitor with these settings, ready to be run."""
-    location = absolute(settings.checkpoint_location)
-    return QueryProgram(MONITOR, location, settings.driver_memory, partial(_placed, settings), settings.metrics)
+    location = absolute(settings.options.checkpoint_location)
+    return QueryProgram(MONITOR, location, settings.options.driver_memory, partial(_placed, settings), settings.metrics)
 
 
 @contextmanager
 def _placed(settings: MonitorSettings, server: MetricsServer | None) -> Iterator[Prepare]:
     """Checks the topics, and has the monitor's place while the block runs."""
+    options = settings.options
     topics = Topics(settings.topic_prefix)
     cluster = Cluster(settings.bootstrap_servers, client_properties.for_librdkafka(settings.kafka_properties))
     admin = Admin(cluster)
     partitions = admin.require_topics(_rights(topics))
     admin.require_group(settings.topic_prefix + GROUP_ID)
-    if not settings.takes_over:
+    if not options.take_over:
         others_here.await_ends(admin, topics.prefix, [MONITOR], partial(_log.warning, "%s"))
     topic_ids = admin.topic_ids(topics.inputs())
     for sentence in admin.other_settings([spec for spec in topics.specs() if spec.name in partitions]):
         _log.warning("%s", sentence)
-    if settings.logs_batches:
+    if options.log_batches:
         admin.create_topics([topics.batches_spec()], partitions[topics.activations], BROKERS_REPLICATION_FACTOR)
     kafka = KafkaFound(cluster, admin, topics, partitions, topic_ids)
     with (
-        (
-            Metrics(server, settings.core.check_interval_ms, cluster, topics, partitions) if server else nullcontext()
-        ) as metrics,
+        Metrics(server, options.check_interval.ms, cluster, topics, partitions) if server else nullcontext() as metrics,
         SoleProgram(cluster, admin, MONITOR, topics.prefix, topics.ticks, partitions[topics.ticks]) as sole,
     ):
         yield partial(_prepared, settings, kafka, metrics, sole)
@@ -121,12 +91,13 @@ def _prepared(  # noqa: PLR0913, PLR0917  (the parts of the monitor)
     signals: StopSignals,
 ) -> Iterator[QueryRun]:
     """Prepares the query and what belongs to it, which ends with the block."""
-    location = absolute(settings.checkpoint_location)
+    options = settings.options
+    location = absolute(options.checkpoint_location)
     progress_files.require_whole(spark, location)
-    continue_from = settings.continue_from and absolute(settings.continue_from)
-    wanted = checkpoint_layout.Wanted(settings.shards, settings.topic_prefix, kafka.topic_ids, continue_from)
+    continue_from = options.continue_from and absolute(options.continue_from)
+    wanted = checkpoint_layout.Wanted(options.shards, settings.topic_prefix, kafka.topic_ids, continue_from)
     layout = checkpoint_layout.settle(spark, location, wanted)
-    sole.join(checkpoint_layout.id_of(spark, location, layout), client_id(location), takes_over=settings.takes_over)
+    sole.join(checkpoint_layout.id_of(spark, location, layout), client_id(location), takes_over=options.take_over)
     # The older checkpoint is read only once no other monitor can be writing to it.
     if layout.continued_from is not None:
         sole.wait()
@@ -200,12 +171,12 @@ def _read_so_far(spark: SparkSession, location: str, handed_over: Handover | Non
 
 def _ticker(settings: MonitorSettings, kafka: KafkaFound, is_due: Callable[[], bool]) -> Ticker:
     topic = kafka.topics.ticks
-    return Ticker(kafka.cluster, topic, settings.core.check_interval_ms, CLOCK_SAVE_INTERVAL_MS, is_due)
+    return Ticker(kafka.cluster, topic, settings.options.check_interval.ms, CLOCK_SAVE_INTERVAL_MS, is_due)
 
 
 def _longest_pause_ms(settings: MonitorSettings) -> int:
     """Returns the longest time between two batches: a tick is due at least this often, and begins one."""
-    return max(CLOCK_SAVE_INTERVAL_MS, settings.core.check_interval_ms, settings.trigger_interval_ms)
+    return max(CLOCK_SAVE_INTERVAL_MS, settings.options.check_interval.ms, settings.options.trigger_interval.ms)
 
 
 def _rights(topics: Topics) -> Rights:
@@ -217,17 +188,19 @@ def _rights(topics: Topics) -> Rights:
 
 
 def _shard_settings(settings: MonitorSettings, shards: int) -> ShardSettings:
-    core = replace(settings.core, max_queues_per_shard=-(-settings.max_queues // shards))
-    return ShardSettings(core, settings.topic_prefix, settings.names, settings.activation_format, settings.logs_batches)
+    options = settings.options
+    core = replace(options.core, max_queues_per_shard=-(-options.max_queues // shards))
+    names = ServerNames(options.server_name, options.default_database)
+    return ShardSettings(core, settings.topic_prefix, names, options.activation_format, options.log_batches)
 
 
 def _beginning(settings: MonitorSettings, layout: Layout, handed_over: Handover | None, lost: LostRecords) -> Beginning:
     return Beginning(
-        settings.starting_offsets,
+        settings.options.starting_offsets.value,
         layout.has_tick_source,
         handed_over,
         lost.marked_at,
-        settings.max_offsets_per_trigger,
+        settings.options.max_offsets_per_trigger,
     )
 
 
@@ -238,7 +211,7 @@ def _query_settings(settings: MonitorSettings, location: str, layout: Layout) ->
         kafka_options=settings.kafka_properties,
         checkpoint_location=location,
         shard_keys=layout.keys,
-        trigger_interval_ms=settings.trigger_interval_ms,
+        trigger_interval_ms=settings.options.trigger_interval.ms,
         max_key_bytes=MAX_KEY_BYTES,
         max_value_bytes=DEAD_LETTER_VALUE_BYTES,
         longest_valid_bytes=MAX_RECORD_BYTES,

@@ -16,9 +16,8 @@ from streaming.core.activation.settings import Semantics
 from streaming.core.conversations.settings import ConversationSettings
 from streaming.core.maintenance import tasks
 from streaming.core.maintenance.schedule import PeriodicTask
-from streaming.core.routing.conversation import Instance
 from streaming.daemons.query import others_here
-from streaming.daemons.query.application import Address, Prepare, QueryProgram
+from streaming.daemons.query.application import Prepare, QueryProgram
 from streaming.daemons.query.client_ids import client_id
 from streaming.daemons.query.running import KafkaFound, QueryRun, absolute
 from streaming.daemons.query.sole_program import SoleProgram
@@ -26,6 +25,7 @@ from streaming.daemons.query.ticker import Ticker
 from streaming.daemons.router.metrics import RouterMetrics
 from streaming.daemons.router.progress import ProgressWriter
 from streaming.daemons.router.restoring import NO_COPY, Copy, gather, read_copy
+from streaming.daemons.router.settings import RouterSettings
 from streaming.daemons.router.sole_router import GROUP_ID, ROUTER
 from streaming.daemons.router.traces import Planned, Traces, problem_of, read_traces
 from streaming.errors import UserError
@@ -66,32 +66,10 @@ _TASKS = (
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class RouterSettings:
-    """The options of `queue-activation router`.
-
-    `restore` is a copy of a lost checkpoint, or NO_COPY. With `takes_over`, a router that runs on the same checkpoint
-    loses its place.
-    """
-
-    bootstrap_servers: str
-    kafka_properties: Mapping[str, str]
-    checkpoint_location: str
-    topic_prefix: str
-    instance: Instance
-    keep_ms: int
-    trigger_interval_ms: int
-    metrics: Address | None
-    driver_memory: str
-    takes_over: bool = False
-    restore: str | None = None
-    semantics: Semantics = Semantics.OBSERVED
-
-
 def program(settings: RouterSettings) -> QueryProgram:
     """Returns the router with these settings, ready to be run."""
-    location = absolute(settings.checkpoint_location)
-    return QueryProgram(ROUTER, location, settings.driver_memory, partial(_placed, settings), settings.metrics)
+    location = absolute(settings.options.checkpoint_location)
+    return QueryProgram(ROUTER, location, settings.options.driver_memory, partial(_placed, settings), settings.metrics)
 
 
 @contextmanager
@@ -104,7 +82,7 @@ def _placed(settings: RouterSettings, server: MetricsServer | None) -> Iterator[
     if problem := problem_of_partitions(topics, partitions):
         raise UserError(problem)
     admin.require_group(settings.topic_prefix + GROUP_ID)
-    if not settings.takes_over:
+    if not settings.options.take_over:
         others_here.await_ends(admin, topics.prefix, [ROUTER], partial(_log.warning, "%s"))
     # Without its decisions, the state would go on with numbers that the transport does not expect.
     topic_ids = admin.topic_ids([*topics.service_inputs(), topics.service_decisions])
@@ -151,19 +129,19 @@ def _prepared(  # noqa: PLR0913, PLR0917  (the parts of the router)
     signals: StopSignals,
 ) -> Iterator[QueryRun]:
     """Prepares the query and what belongs to it, which ends with the block."""
-    location = absolute(settings.checkpoint_location)
+    location = absolute(settings.options.checkpoint_location)
     progress_files.require_whole(spark, location)
     partitions = kafka.partitions[kafka.topics.service_messages]
     wanted = Wanted(settings.topic_prefix, partitions, kafka.topic_ids)
     layout, is_there = checkpoint_layout.settle(spark, location, wanted)
-    sole.join(layout.id, client_id(location), takes_over=settings.takes_over)
+    sole.join(layout.id, client_id(location), takes_over=settings.options.take_over)
     # From here on no other router can add traces or batches.
     sole.wait()
     layout, restored = _Start(spark, settings, kafka, location).begin(layout, is_there=is_there)
     secret, instance = layout.secret or layout.id, settings.instance
-    conversations = ConversationSettings(is_literal=settings.semantics is Semantics.LITERAL)
+    conversations = ConversationSettings(is_literal=settings.options.semantics is Semantics.LITERAL)
     shard_settings = RouterShardSettings(
-        settings.topic_prefix, partitions, layout.generation, instance, secret, settings.keep_ms, conversations
+        settings.topic_prefix, partitions, layout.generation, instance, secret, settings.options.keep.ms, conversations
     )
     wakes = spark.sparkContext.accumulator({}, WakesParam())
     query_settings = _query_settings(settings, location, layout)
@@ -247,7 +225,7 @@ class _Start:
         Raises:
             UserError: The checkpoint is older than the work of the last router, or missing, and is not to be restored.
         """
-        spark, kafka, restore = self.spark, self.kafka, self.settings.restore
+        spark, kafka, restore = self.spark, self.kafka, self.settings.options.restore
         traces = read_traces(kafka.cluster, kafka.topics, kafka.partitions)
         if restore is None or is_there or not traces.generation:
             restored = restored_file.read(spark, self.location)
@@ -293,7 +271,7 @@ def _query_settings(settings: RouterSettings, location: str, layout: RouterLayou
         kafka_options=settings.kafka_properties,
         checkpoint_location=location,
         shard_keys=layout.shard_keys,
-        trigger_interval_ms=settings.trigger_interval_ms,
+        trigger_interval_ms=settings.options.trigger_interval.ms,
         max_key_bytes=MAX_KEY_BYTES,
         max_value_bytes=MAX_VALUE_BYTES,
         longest_valid_bytes=MAX_VALUE_BYTES,

@@ -1,0 +1,37 @@
+"""The options that monitor and router have in common."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from streaming.system import durations
+from streaming.system.durations import Duration
+from streaming.system.options import duration, option
+
+CheckpointLocation = Annotated[
+    str, option("--checkpoint-location", "Folder or URI for progress and state. The next start continues there.")
+]
+TakeOver = Annotated[
+    bool,
+    option(
+        "--take-over",
+        "End the one that runs on the same checkpoint, and take its place. Without this option, only one that has "
+        "ended or was silent for 13 s loses its place.",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class QueryOptions:
+    """The options of a program that runs a query."""
+
+    checkpoint_location: CheckpointLocation
+    take_over: TakeOver = False
+    trigger_interval: Annotated[
+        Duration, duration("--trigger-interval", "Shortest time from the start of a batch to the next.")
+    ] = durations.parse("100ms")
+    driver_memory: Annotated[
+        str,
+        option(
+            "--driver-memory", "Heap of Spark's JVM, such as 512m or 4g. Ignored under spark-submit, which has its own."
+        ),
+    ] = "2g"
