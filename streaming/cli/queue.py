@@ -1,6 +1,7 @@
 """The commands `queue-activation queue ...`: create, alter, drop or show a queue."""
 
 import json
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -43,57 +44,89 @@ class Part(StrEnum):
 
 
 QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")]
-Status = Annotated[
-    OnOff | None,
-    part_of_definition(
-        "--status",
-        "OFF: no notification is written, and no task is started. Running readers continue.",
-        **choice(OnOff),
-    ),
-]
-Procedure = Annotated[
-    str | None,
-    part_of_definition(
-        "--procedure",
-        "Use internal activation: tasks of this procedure, a name in the file of `queue-activation host`, read the "
-        "queue.",
-    ),
-]
-MaxQueueReaders = Annotated[
-    int | None,
-    part_of_definition(
-        "--max-queue-readers", "Most tasks of the procedure at a time (1 if never set).", min=0, max=32_767
-    ),
-]
-ExecuteAs = Annotated[
-    str | None,
-    part_of_definition("--execute-as", "Passed to the tasks as QUEUE_ACTIVATION_EXECUTE_AS; has no other effect."),
-]
-PoisonMessageHandling = Annotated[
-    OnOff | None,
-    part_of_definition(
-        "--poison-message-handling",
-        "ON: five rollbacks in a row set the queue OFF (ON if never set).",
-        **choice(OnOff),
-    ),
-]
-ExternalActivationTimeout = Annotated[
-    Duration | None,
-    part_of_definition(
-        "--external-activation-timeout",
-        "Request another reader this long (30s, 2m) after the last if no RECEIVE has come and messages are unread; "
-        "`none`: never. If never set, the monitor's option applies.",
-        parser=durations.parse_or_none,
-        metavar="<duration>",
-    ),
-]
-Notification = Annotated[
-    list[str] | None,
-    part_of_definition(
-        "--notification",
-        "Event notification to create, NAME or NAME=SERVICE: each activation writes a record for it. Repeatable.",
-    ),
-]
+
+
+@dataclass(frozen=True)
+class DefinitionOptions:
+    """The options for the parts of a queue's definition that are created and altered alike."""
+
+    status: Annotated[
+        OnOff | None,
+        part_of_definition(
+            "--status",
+            "OFF: no notification is written, and no task is started. Running readers continue.",
+            **choice(OnOff),
+        ),
+    ] = None
+    procedure: Annotated[
+        str | None,
+        part_of_definition(
+            "--procedure",
+            "Use internal activation: tasks of this procedure, a name in the file of `queue-activation host`, read the "
+            "queue.",
+        ),
+    ] = None
+    max_queue_readers: Annotated[
+        int | None,
+        part_of_definition(
+            "--max-queue-readers", "Most tasks of the procedure at a time (1 if never set).", min=0, max=32_767
+        ),
+    ] = None
+    execute_as: Annotated[
+        str | None,
+        part_of_definition("--execute-as", "Passed to the tasks as QUEUE_ACTIVATION_EXECUTE_AS; has no other effect."),
+    ] = None
+    poison_message_handling: Annotated[
+        OnOff | None,
+        part_of_definition(
+            "--poison-message-handling",
+            "ON: five rollbacks in a row set the queue OFF (ON if never set).",
+            **choice(OnOff),
+        ),
+    ] = None
+    external_activation_timeout: Annotated[
+        Duration | None,
+        part_of_definition(
+            "--external-activation-timeout",
+            "Request another reader this long (30s, 2m) after the last if no RECEIVE has come and messages are unread; "
+            "`none`: never. If never set, the monitor's option applies.",
+            parser=durations.parse_or_none,
+            metavar="<duration>",
+        ),
+    ] = None
+    notification: Annotated[
+        list[str] | None,
+        part_of_definition(
+            "--notification",
+            "Event notification to create, NAME or NAME=SERVICE: each activation writes a record for it. Repeatable.",
+        ),
+    ] = None
+
+    def fields(self, activation: Activation | None = None) -> dict[str, Any]:
+        """Returns the fields of CREATE_QUEUE or ALTER_QUEUE that the options set."""
+        clause = {
+            "status": activation.value if activation is not None else None,
+            "procedure_name": self.procedure,
+            "max_queue_readers": self.max_queue_readers,
+            "execute_as": self.execute_as,
+        }
+        clause = {name: value for name, value in clause.items() if value is not None}
+        fields: dict[str, Any] = {}
+        if self.status is not None:
+            fields["status"] = self.status.value
+        if activation is Activation.DROP:
+            if len(clause) > 1:
+                raise UserError(
+                    "--activation DROP removes the procedure and its options. Do not give any of them with it."
+                )
+            fields["activation"] = "DROP"
+        elif clause:
+            fields["activation"] = clause
+        if self.poison_message_handling is not None:
+            fields["poison_message_handling"] = self.poison_message_handling.value
+        if (timeout := self.external_activation_timeout) is not None:
+            fields["external_activation_timeout_ms"] = None if timeout.ms == FOREVER_MS else timeout.ms
+        return fields
 
 
 @app.command()
@@ -107,14 +140,8 @@ def create(
         int, option("--partitions", "Partitions of the topic: the most readers that can receive at a time.", min=1)
     ] = 1,
     replication_factor: Annotated[int, option("--replication-factor", "Copies of each partition.", min=1)] = 1,
-    status: Status = None,
-    procedure: Procedure = None,
-    max_queue_readers: MaxQueueReaders = None,
-    execute_as: ExecuteAs = None,
-    poison_message_handling: PoisonMessageHandling = None,
-    external_activation_timeout: ExternalActivationTimeout = None,
-    notification: Notification = None,
     *,
+    definition: DefinitionOptions,
     place: Place,
 ) -> None:
     """Create a queue: its Kafka topic and its definition.
@@ -127,13 +154,11 @@ def create(
     from streaming.cli import definition_warnings, queue_facts, queue_losses
 
     kafka, topics = place.cluster(), place.topics()
-    fields = _fields(
-        status, procedure, max_queue_readers, execute_as, None, poison_message_handling, external_activation_timeout
-    )
-    if part is Part.TOPIC and (fields or notification):
+    fields = definition.fields()
+    if part is Part.TOPIC and (fields or definition.notification):
         raise UserError("--only topic creates no definition. Remove the options that define the queue.")
     if part is not Part.TOPIC:
-        names = notification or ([] if procedure is not None else ["default"])
+        names = definition.notification or ([] if definition.procedure is not None else ["default"])
         before = queue_facts.definition_of(kafka, topics, queue)
         kept = {name.partition("=")[0] for name in names}
         dropped = [] if before is None else [name for name in before.notifications if name not in kept]
@@ -158,41 +183,32 @@ def create(
             queue_losses.warn_of_uncounted(kafka, topics, queue)
         definition_warnings.warn_of_no_procedure(queue, before, commands)
         definition_warnings.warn_of_readers_without_a_partition(
-            kafka, topics, queue, max_queue_readers, is_default=is_default and bool(created)
+            kafka, topics, queue, definition.max_queue_readers, is_default=is_default and bool(created)
         )
 
 
 @app.command()
 def alter(
     queue: QueueName,
-    status: Status = None,
     activation: Annotated[
         Activation | None,
         part_of_definition("--activation", "Internal activation ON or OFF; DROP removes it.", **choice(Activation)),
     ] = None,
-    procedure: Procedure = None,
-    max_queue_readers: MaxQueueReaders = None,
-    execute_as: ExecuteAs = None,
-    poison_message_handling: PoisonMessageHandling = None,
-    external_activation_timeout: ExternalActivationTimeout = None,
-    notification: Notification = None,
     drop_notification: Annotated[
         list[str] | None,
         part_of_definition("--drop-notification", "Event notification to drop. Repeatable."),
     ] = None,
     is_created: Annotated[bool, part_of_definition("--create", "Create the queue if it does not exist.")] = False,
     *,
+    definition: DefinitionOptions,
     place: Place,
 ) -> None:
     """Change those parts of a queue's definition that the options name."""
     from streaming.cli import definition_warnings, queue_facts
 
     kafka, topics = place.cluster(), place.topics()
-    fields = _fields(
-        status, procedure, max_queue_readers, execute_as, activation, poison_message_handling,
-        external_activation_timeout,
-    )  # fmt: skip
-    commands = _commands(queue, "ALTER_QUEUE", fields, notification or [], drop_notification or [])
+    fields = definition.fields(activation)
+    commands = _commands(queue, "ALTER_QUEUE", fields, definition.notification or [], drop_notification or [])
     if not commands:
         raise UserError(
             f"Nothing to alter: give at least one option. `{hints.plain('queue', 'alter', '--help')}` lists them."
@@ -200,13 +216,13 @@ def alter(
     if not is_created:
         _require(kafka, topics, queue)
     before = queue_facts.definition_of(kafka, topics, queue) if "activation" in fields else None
-    if "activation" in fields and procedure is None and activation is None:
+    if "activation" in fields and definition.procedure is None and activation is None:
         _require_activation(queue, before)
     _send(kafka, topics, commands)
     say(f"queue {queue}: altered{_when(kafka, topics)}")
     if "activation" in fields:
         definition_warnings.warn_of_no_procedure(queue, before, commands)
-    definition_warnings.warn_of_readers_without_a_partition(kafka, topics, queue, max_queue_readers)
+    definition_warnings.warn_of_readers_without_a_partition(kafka, topics, queue, definition.max_queue_readers)
 
 
 @app.command()
@@ -266,39 +282,6 @@ def show(
         typer.echo(json.dumps(queue_show.as_json(facts)))
     else:
         tables.print_view(queue_show.show(facts))
-
-
-def _fields(
-    status: OnOff | None,
-    procedure: str | None,
-    max_queue_readers: int | None,
-    execute_as: str | None,
-    activation: Activation | None,
-    poison_message_handling: OnOff | None,
-    timeout: Duration | None,
-) -> dict[str, Any]:
-    """Returns the fields of CREATE_QUEUE or ALTER_QUEUE that the options set."""
-    clause = {
-        "status": activation.value if activation is not None else None,
-        "procedure_name": procedure,
-        "max_queue_readers": max_queue_readers,
-        "execute_as": execute_as,
-    }
-    clause = {name: value for name, value in clause.items() if value is not None}
-    fields: dict[str, Any] = {}
-    if status is not None:
-        fields["status"] = status.value
-    if activation is Activation.DROP:
-        if len(clause) > 1:
-            raise UserError("--activation DROP removes the procedure and its options. Do not give any of them with it.")
-        fields["activation"] = "DROP"
-    elif clause:
-        fields["activation"] = clause
-    if poison_message_handling is not None:
-        fields["poison_message_handling"] = poison_message_handling.value
-    if timeout is not None:
-        fields["external_activation_timeout_ms"] = None if timeout.ms == FOREVER_MS else timeout.ms
-    return fields
 
 
 def _commands(

@@ -7,7 +7,7 @@ import pytest
 import typer
 
 from streaming.cli import queue_facts
-from streaming.cli.conversations import lists, unknown
+from streaming.cli.conversations import lists, unknown, views
 from streaming.cli.main import app
 from streaming.cli.routing import databases
 from streaming.core.routing.databases import Service
@@ -111,15 +111,15 @@ def test_the_usage_of_a_command_has_one_pair_of_brackets_around_each_argument(pa
 
 @pytest.mark.parametrize("state", ["CO", "co"])
 def test_a_state_is_taken_in_any_letters(monkeypatch: pytest.MonkeyPatch, state: str) -> None:
-    asked: list[Any] = []
+    asked: list[views.Selection] = []
 
-    def select(*arguments: Any) -> None:
-        asked.append(arguments[4])
+    def read(_kafka: Cluster, _topics: Topics, selection: views.Selection) -> None:
+        asked.append(selection)
         raise UserError("no Kafka")
 
-    monkeypatch.setattr("streaming.cli.conversations.commands._selection", select)
+    monkeypatch.setattr(views, "read_endpoints", read)
     run_command("conversation", "list", "--state", state, code=2)
-    assert asked == [["CO"]]
+    assert [each.states for each in asked] == [{"CO"}]
 
 
 @pytest.mark.parametrize(("topic", "is_warned"), [({}, True), ({"orders": 2}, False), (None, False)])

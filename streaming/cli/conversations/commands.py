@@ -1,6 +1,7 @@
 """The commands `queue-activation conversation ...` and `queue-activation transmissions`."""
 
 import json
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
@@ -52,25 +53,6 @@ ConversationId = Annotated[
     str,
     typer.Argument(metavar="CONVERSATION", help="The conversation's identifier, or a beginning that no other one has."),
 ]
-OfSide = Annotated[Side | None, part_of_definition("--side", "Only the endpoints of this side.", **choice(Side))]
-OfService = Annotated[str | None, part_of_definition("--service", "Only the endpoints of this service.")]
-OfFarService = Annotated[
-    str | None, part_of_definition("--far-service", "Only the endpoints whose far side is this service.")
-]
-InStates = Annotated[
-    list[EndpointState] | None,
-    part_of_definition("--state", "Only the endpoints in this state. Repeatable.", **choice(EndpointState)),
-]
-Idle = Annotated[
-    Duration | None,
-    part_of_definition(
-        "--idle",
-        "Only the endpoints in whose conversation no program has said anything for so long (12h, 7d); exact to ten "
-        "minutes.",
-        parser=durations.parse,
-        metavar="<duration>",
-    ),
-]
 Limit = Annotated[
     int | None,
     part_of_definition("--limit", "Show at most so many; by default 100 in a table, and all with --json.", min=1),
@@ -83,19 +65,55 @@ Timeout = Annotated[
 ]
 
 
+@dataclass(frozen=True)
+class Filters:
+    """The options that pick endpoints."""
+
+    service: Annotated[str | None, part_of_definition("--service", "Only the endpoints of this service.")] = None
+    far_service: Annotated[
+        str | None, part_of_definition("--far-service", "Only the endpoints whose far side is this service.")
+    ] = None
+    state: Annotated[
+        list[EndpointState] | None,
+        part_of_definition("--state", "Only the endpoints in this state. Repeatable.", **choice(EndpointState)),
+    ] = None
+    idle: Annotated[
+        Duration | None,
+        part_of_definition(
+            "--idle",
+            "Only the endpoints in whose conversation no program has said anything for so long (12h, 7d); exact to ten "
+            "minutes.",
+            parser=durations.parse,
+            metavar="<duration>",
+        ),
+    ] = None
+    side: Annotated[Side | None, part_of_definition("--side", "Only the endpoints of this side.", **choice(Side))] = (
+        None
+    )
+
+    def selection(self, conversation: str | None = None) -> "Selection":
+        """Returns the endpoints that are picked, of one conversation or of all."""
+        from streaming.cli.conversations import views
+
+        return views.Selection(
+            conversation,
+            None if self.side is None else self.side is Side.INITIATOR,
+            self.service,
+            self.far_service,
+            frozenset(state.value for state in self.state or ()),
+            None if self.idle is None else views.idle_before(wall_clock.now_ms(), self.idle.ms),
+        )
+
+
 @conversations.command("list")
 def list_conversations(
-    service: OfService = None,
-    far_service: OfFarService = None,
-    state: InStates = None,
-    idle: Idle = None,
-    side: OfSide = None,
     limit: Limit = None,
     counts: Annotated[
         bool, part_of_definition("--counts", "Count the endpoints by state and by idle time instead.")
     ] = False,
     as_json: Json = False,
     *,
+    filters: Filters,
     place: Place,
 ) -> None:
     """List endpoints, those first that have been idle for longest.
@@ -108,7 +126,7 @@ def list_conversations(
 
     if counts and limit is not None:
         raise UserError("--counts has one row for each state. Do not give --limit with it.")
-    selection = _selection(None, side, service, far_service, state, idle)
+    selection = filters.selection()
     kafka, topics = place.cluster(), place.topics()
     viewed = views.read_endpoints(kafka, topics, selection)
     introduce(kafka, topics, "router", as_json=as_json)
@@ -125,8 +143,8 @@ def list_conversations(
     if viewed.endpoints:
         say(lists.where_delivered())
     else:
-        unknown.warn(kafka, topics, service, viewed.services)
-        unknown.warn(kafka, topics, far_service, viewed.services)
+        unknown.warn(kafka, topics, filters.service, viewed.services)
+        unknown.warn(kafka, topics, filters.far_service, viewed.services)
 
 
 def _print_endpoints(viewed: "Viewed", limit: int | None, *, as_json: bool) -> None:
@@ -186,11 +204,6 @@ def end(
             help="The conversation's identifier, or a beginning that no other one has. Without it, a filter is needed.",
         ),
     ] = None,
-    side: OfSide = None,
-    service: OfService = None,
-    far_service: OfFarService = None,
-    state: InStates = None,
-    idle: Idle = None,
     error: Annotated[
         int | None, part_of_definition("--error", "End WITH ERROR: the far side gets an Error with this code.")
     ] = None,
@@ -201,6 +214,7 @@ def end(
     yes: Annotated[bool, part_of_definition("--yes", "Do not ask before many endpoints are ended.")] = False,
     timeout: Timeout = durations.parse("30s"),
     *,
+    filters: Filters,
     place: Place,
 ) -> None:
     """End a conversation, or the endpoints that `list` shows for the same filters.
@@ -211,16 +225,16 @@ def end(
     from streaming.cli.conversations import ending, unknown, views
     from streaming.cli.routing.router_waits import router_absence
 
-    is_filtered = bool(service or far_service or state or idle)
+    is_filtered = bool(filters.service or filters.far_service or filters.state or filters.idle)
     if conversation is None and not is_filtered:
         raise UserError("Name a conversation, or give a filter: --idle, --service, --far-service or --state.")
     statement = _ending(error, text, cleanup=cleanup)
     kafka, topics = place.cluster(), place.topics()
     if conversation is not None:
         conversation = views.identified(kafka, topics, conversation)
-    viewed = views.read_endpoints(kafka, topics, _selection(conversation, side, service, far_service, state, idle))
+    viewed = views.read_endpoints(kafka, topics, filters.selection(conversation))
     if conversation is not None and not viewed.endpoints:
-        raise unknown.no_conversation(kafka, topics, conversation, is_filtered=is_filtered or side is not None)
+        raise unknown.no_conversation(kafka, topics, conversation, is_filtered=is_filtered or filters.side is not None)
     held = {key: viewed.held.get(key, 0) for key in viewed.endpoints}
     endpoints = {key: row for key, row in viewed.endpoints.items() if statement.is_allowed(row, held[key])}
     if conversation is not None:
@@ -229,8 +243,8 @@ def end(
     if not endpoints:
         say("no endpoint to end")
         if not viewed.endpoints:
-            unknown.warn(kafka, topics, service, viewed.services)
-            unknown.warn(kafka, topics, far_service, viewed.services)
+            unknown.warn(kafka, topics, filters.service, viewed.services)
+            unknown.warn(kafka, topics, filters.far_service, viewed.services)
         raise typer.Exit(0 if conversation is None else 1)
     if conversation is None and not yes:
         _ask(endpoints, statement)
@@ -313,26 +327,6 @@ def transmissions(
         say(lists.nothing("nothing waits", is_sent=is_sent))
         if not unknown.warn(kafka, topics, service, {row.to_service for _, row, _ in found}) and is_sent:
             say(lists.where_delivered())
-
-
-def _selection(
-    conversation: str | None,
-    side: Side | None,
-    service: str | None,
-    far_service: str | None,
-    states: list[EndpointState] | None,
-    idle: Duration | None,
-) -> "Selection":
-    from streaming.cli.conversations import views
-
-    return views.Selection(
-        conversation,
-        None if side is None else side is Side.INITIATOR,
-        service,
-        far_service,
-        frozenset(state.value for state in states or ()),
-        None if idle is None else views.idle_before(wall_clock.now_ms(), idle.ms),
-    )
 
 
 def _ending(error: int | None, text: str | None, *, cleanup: bool) -> "Ending":

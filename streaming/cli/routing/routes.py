@@ -1,7 +1,8 @@
 """The commands `queue-activation route ...`: define, list, explain and check routes."""
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -20,32 +21,50 @@ from streaming.system.durations import Duration
 routes = typer.Typer(help="Create, alter, drop, list, explain or check routes.", no_args_is_help=True)
 
 RouteName = Annotated[str, typer.Argument(metavar="ROUTE", help="The route's name.")]
-ForService = Annotated[
-    str | None, part_of_definition("--service", "The service that the route is for; without it, any service.")
-]
-ForInstance = Annotated[
-    str | None,
-    part_of_definition("--broker-instance", "The broker instance that the route is for; it needs --service."),
-]
-Lifetime = Annotated[
-    Duration | None,
-    part_of_definition(
-        "--lifetime",
-        "How long the route matches, in whole seconds (10m, 1h); without it, forever.",
-        parser=durations.parse,
-        metavar="<duration>",
-    ),
-]
-MirrorAddress = Annotated[
-    str | None,
-    part_of_definition("--mirror-address", "The mirror's address; it needs --service and --broker-instance."),
-]
 DefinitionsPath = Annotated[
     Path | None,
     part_of_definition(
         "--definitions", "JSON file with the definitions, instead of those in Kafka.", dir_okay=False, exists=True
     ),
 ]
+
+
+@dataclass(frozen=True)
+class RouteOptions:
+    """The options for the parts of a route that may be left out."""
+
+    service: Annotated[
+        str | None, part_of_definition("--service", "The service that the route is for; without it, any service.")
+    ] = None
+    broker_instance: Annotated[
+        str | None,
+        part_of_definition("--broker-instance", "The broker instance that the route is for; it needs --service."),
+    ] = None
+    lifetime: Annotated[
+        Duration | None,
+        part_of_definition(
+            "--lifetime",
+            "How long the route matches, in whole seconds (10m, 1h); without it, forever.",
+            parser=durations.parse,
+            metavar="<duration>",
+        ),
+    ] = None
+    mirror_address: Annotated[
+        str | None,
+        part_of_definition("--mirror-address", "The mirror's address; it needs --service and --broker-instance."),
+    ] = None
+
+    def fields(self) -> dict[str, Any]:
+        """Returns the fields of CREATE ROUTE and ALTER ROUTE; None for each that is left out."""
+        lifetime = self.lifetime
+        if lifetime is not None and lifetime.ms % 1000:
+            raise UserError(f"--lifetime {lifetime}: write whole seconds, such as 90s or 10m.")
+        return {
+            "service_name": self.service,
+            "broker_instance": self.broker_instance,
+            "lifetime_s": None if lifetime is None else lifetime.ms // 1000,
+            "mirror_address": self.mirror_address,
+        }
 
 
 @routes.command("create")
@@ -55,27 +74,15 @@ def create_route(
     address: Annotated[
         str, part_of_definition("--address", "LOCAL, TRANSPORT, or an instance: tcp://HOST:PORT[/PREFIX].")
     ],
-    service: ForService = None,
-    broker_instance: ForInstance = None,
-    lifetime: Lifetime = None,
-    mirror_address: MirrorAddress = None,
     *,
+    options: RouteOptions,
     place: Place,
 ) -> None:
     """Create a route in a database."""
     from streaming.cli.routing.service_commands import build, execute
     from streaming.wire.service_commands import CreateRoute
 
-    command = build(
-        CreateRoute,
-        database=database,
-        route=route,
-        address=address,
-        service_name=service,
-        broker_instance=broker_instance,
-        lifetime_s=_seconds(lifetime),
-        mirror_address=mirror_address,
-    )
+    command = build(CreateRoute, database=database, route=route, address=address, **options.fields())
     kafka, topics = place.cluster(), place.topics()
     execute(kafka, topics, command, f"route {route}: created in database {database}")
 
@@ -87,24 +94,15 @@ def alter_route(
     address: Annotated[
         str | None, part_of_definition("--address", "LOCAL, TRANSPORT, or an instance: tcp://HOST:PORT[/PREFIX].")
     ] = None,
-    service: ForService = None,
-    broker_instance: ForInstance = None,
-    lifetime: Lifetime = None,
-    mirror_address: MirrorAddress = None,
     *,
+    options: RouteOptions,
     place: Place,
 ) -> None:
     """Change what the options name of a route. A new --lifetime makes an expired route match again."""
     from streaming.cli.routing.service_commands import build, execute
     from streaming.wire.service_commands import AlterRoute
 
-    fields = {
-        "address": address,
-        "service_name": service,
-        "broker_instance": broker_instance,
-        "lifetime_s": _seconds(lifetime),
-        "mirror_address": mirror_address,
-    }
+    fields = {"address": address, **options.fields()}
     if all(value is None for value in fields.values()):
         raise UserError(f"Nothing to alter. Give an option; `{hints.plain('route', 'alter', '--help')}` lists them.")
     kafka, topics = place.cluster(), place.topics()
@@ -253,14 +251,6 @@ def check(
             say(line)
         failures += report.failures
     raise typer.Exit(1 if failures else 0)
-
-
-def _seconds(lifetime: Duration | None) -> int | None:
-    if lifetime is None:
-        return None
-    if lifetime.ms % 1000:
-        raise UserError(f"--lifetime {lifetime}: write whole seconds, such as 90s or 10m.")
-    return lifetime.ms // 1000
 
 
 def register(parent: typer.Typer) -> None:
