@@ -43,7 +43,7 @@ def test_definitions_from_their_creation_to_their_end(shell: Shell) -> None:
         "AutoCreatedLocal": False,
         "ToStock": False,
     }
-    asked = ("--from-database", "Shop", "--to-service", "//Stock")
+    asked = ("//Stock", "--database", "Shop")
     assert shell.run("route", "explain", *asked).splitlines()[-1] == "  => REMOTE: tcp://stock:4022"
     shell.run("route", "alter", "ToStock", "--database", "Shop", "--address", "tcp://other:4022")
     assert json.loads(shell.run("route", "explain", *asked, "--json"))["address"] == "tcp://other:4022"

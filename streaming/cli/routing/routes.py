@@ -148,10 +148,7 @@ def explain(
     service: Annotated[
         str | None, typer.Argument(metavar="SERVICE", help="The service that the message is for.")
     ] = None,
-    from_database: Annotated[
-        str | None, typer.Option("--database", "--from-database", help="The database of the sending service.")
-    ] = None,
-    to_service: Annotated[str | None, part_of_definition("--to-service", "Another way to give SERVICE.")] = None,
+    database: Annotated[str | None, part_of_definition("--database", "The database of the sending service.")] = None,
     broker_instance: Annotated[
         str | None, part_of_definition("--broker-instance", "The broker instance that the conversation names.")
     ] = None,
@@ -181,26 +178,21 @@ def explain(
     """
     from streaming.cli.routing import explaining
 
-    if service is not None and to_service is not None:
-        raise UserError("SERVICE and --to-service are the same. Give one of them.")
-    to_service = to_service if service is None else service
     if cases is not None:
-        if incoming or reply or any((from_database, to_service, broker_instance, conversation_id, at)):
+        if incoming or reply or any((database, service, broker_instance, conversation_id, at)):
             raise UserError("--cases has the conversations. Do not give options of a conversation with it.")
         wanted = explaining.read_cases(cases)
-    elif to_service is None or (from_database is None) == (not incoming):
+    elif service is None or (database is None) == (not incoming):
         example = hints.command("route", "explain", "//stock", "--database", "shop")
         raise UserError(
             "Name the conversation: the SERVICE that the message is for, and either the sender's --database or "
             f"--incoming; or --cases. For example: `{example}`"
         )
-    elif not to_service:
+    elif not service:
         raise UserError("SERVICE: the name of the service is empty.")
     else:
         wanted = [
-            explaining.one_case(
-                conversation_id or "explained", to_service, broker_instance, not reply, from_database, at
-            )
+            explaining.one_case(conversation_id or "explained", service, broker_instance, not reply, database, at)
         ]
     source = explaining.source(
         definitions,

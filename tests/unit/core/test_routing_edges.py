@@ -105,7 +105,7 @@ def test_check_counts_the_routes_on_the_way_of_a_message_that_comes_back(tmp_pat
 
 def test_an_instant_before_the_year_1_in_utc_is_a_clear_error(tmp_path: Any) -> None:
     content = file([row("r", "A", STOCK, HOST_1, expires_at="0001-01-01T00:00:00+14:00")], [])
-    result = run(tmp_path, content, "route", "explain", "--from-database", "A", "--to-service", STOCK, "--definitions")
+    result = run(tmp_path, content, "route", "explain", STOCK, "--database", "A", "--definitions")
     assert result.exception is None or isinstance(result.exception, (UserError, SystemExit))
 
 
