@@ -66,6 +66,10 @@ class Logs:
                     return place_name(place)
         return None
 
+    def absent(self, topics: Iterable[str]) -> list[str]:
+        """Returns those of some topics, all of which were asked about, that do not exist."""
+        return sorted(topic for topic in topics if topic not in self._partitions and topic not in self._unknown)
+
     def has(self, topic: str, partitions: int) -> None:
         """Takes in how many partitions a topic has."""
         self._unknown.discard(topic)

@@ -16,6 +16,7 @@ from streaming.core.observing.verdict import (
     Waiting,
     unless_missing,
     unless_uncommitted,
+    with_absent,
     with_members,
 )
 
@@ -59,17 +60,18 @@ class Question:
         places = [place for topic in sorted(topics) for place in logs.partitions_of(topic)]
         begins = self._begins(group, logs, places)
         ends = {place: log.end for place in begins if (log := logs.get(place))}
-        missing = logs.missing(topics)
+        missing, absent = logs.missing(topics), logs.absent(topics)
         if not group.members and group.state is GroupState.EMPTY:
             backlog = self.phantoms.backlog(begins, ends)
             sizes = {place: log.end - log.begin for place in places if (log := logs.get(place))}
             uncommitted = {place: size for place, size in sizes.items() if size and place not in group.committed}
-            verdict = unless_missing(unless_uncommitted(backlog.verdict, uncommitted), missing)
+            verdict = unless_uncommitted(with_absent(backlog.verdict, absent), uncommitted)
+            verdict = unless_missing(verdict, missing)
             return Answer(verdict, backlog.waiting, is_final=not backlog.to_test, to_test=backlog.to_test)
         waiting = self._behind(group, begins, ends)
         partitions = {topic: len(logs.partitions_of(topic)) for topic in topics}
         verdict = with_members(group, partitions, self._behind(group, begins, self._first_ends), late_ms=0)
-        verdict = unless_missing(verdict, missing)
+        verdict = unless_missing(verdict if waiting else with_absent(verdict, absent), missing)
         return Answer(verdict, waiting, is_final=verdict.one_more is not True)
 
     def _see_commits(self, committed: dict[Place, int]) -> None:

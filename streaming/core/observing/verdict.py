@@ -72,6 +72,21 @@ def unless_missing(verdict: Verdict, missing: str | None) -> Verdict:
     return Verdict(None, f"no answer came about {missing}")
 
 
+def with_absent(verdict: Verdict, absent: list[str]) -> Verdict:
+    """Returns the verdict about a group in which nothing waits, with the topics that do not exist in its reason.
+
+    Args:
+        verdict: The verdict.
+        absent: The topics that the group reads and that do not exist.
+    """
+    if verdict.one_more is not False or not absent:
+        return verdict
+    is_one = len(absent) == 1
+    they_are = f"topic {absent[0]} does not exist" if is_one else f"topics {', '.join(absent)} do not exist"
+    # Of such a group, an absent topic is the reason for which nothing is seen.
+    return Verdict(False, they_are if verdict is NOTHING_SEEN else f"{verdict.reason}, and {they_are}")
+
+
 def unless_uncommitted(verdict: Verdict, sizes: dict[Place, int]) -> Verdict:
     """Returns the verdict about a group without members, or that it is unknown if it has partitions without a commit.
 

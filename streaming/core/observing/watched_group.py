@@ -7,7 +7,7 @@ from streaming.core.observing.logs import LONGEST_LATE_AFTER_MS, Logs, Partition
 from streaming.core.observing.phantoms import Phantoms
 from streaming.core.observing.pictures import GroupPicture, GroupState, Member, Place
 from streaming.core.observing.stalls import Stalls
-from streaming.core.observing.verdict import Lateness, Verdict, Waiting, unless_missing, with_members
+from streaming.core.observing.verdict import Lateness, Verdict, Waiting, unless_missing, with_absent, with_members
 
 
 class OffsetReset(Enum):
@@ -106,16 +106,18 @@ class WatchedGroup:
 
     def _look(self, group: GroupPicture, logs: Logs, now_ms: int) -> Found:
         places = self._places(group, logs)
-        missing = logs.missing(self._topics(group))
+        topics = self._topics(group)
+        missing, absent = logs.missing(topics), logs.absent(topics)
         backlogs = {place: self._backlog(group, place, log) for place, log in places.items()}
         received = self._see_commits(group, places, backlogs, now_ms)
         if not group.members and group.state is not GroupState.REBALANCING:
             found = self._without_members(group, places, received)
-            return replace(found, verdict=unless_missing(found.verdict, missing))
+            return replace(found, verdict=unless_missing(with_absent(found.verdict, absent), missing))
         late_ms = self._late_after_ms(now_ms)
         waiting = self._waiting(group, places, backlogs, late_ms, now_ms)
         partitions = {topic: len(logs.partitions_of(topic)) for topic in self._subscribed}
-        verdict = unless_missing(with_members(group, partitions, waiting, late_ms), missing)
+        verdict = with_members(group, partitions, waiting, late_ms)
+        verdict = unless_missing(verdict if waiting else with_absent(verdict, absent), missing)
         return Found(verdict, len(group.members), tuple(waiting), received)
 
     def report(self, found: Found, now_ms: int) -> Report | None:

@@ -205,6 +205,29 @@ class TestPartitions:
         sentence = "it has neither members nor committed offsets that this user may see"
         assert world.look().verdict == Verdict(False, sentence)
 
+    def test_a_topic_that_does_not_exist_is_the_reason_for_which_nothing_is_seen(self) -> None:
+        world = World(Settings(topics=frozenset({"leters"})))
+        world.committed = {}
+        assert world.look().verdict == Verdict(False, "topic leters does not exist")
+        world.logs.is_not_answered("leters")
+        assert world.look().verdict == Verdict(None, "no answer came about leters")
+        world.logs.has("leters", 1)
+        world.logs.seen(("leters", 0), 0, 0, world.now_ms)
+        assert world.look().verdict == Verdict(False, "nothing is unread")
+
+    def test_topics_that_do_not_exist_are_named_while_nothing_waits_in_the_others(self) -> None:
+        world = World(Settings(topics=frozenset({"t", "u", "v"})))
+        world.group.phantoms.is_denied = True
+        assert world.look().verdict.reason == "nothing is unread, and topics u, v do not exist"
+        world.send()
+        assert world.look().verdict.reason == (
+            "nobody reads, and t-0 holds 1 message; these may be markers without content, which only a user who may "
+            "read can tell"
+        )
+        world.members = members(PLACES, topics=("t", "u"))
+        world.commit()
+        assert world.look().verdict.reason == "nothing is unread, and topic u does not exist"
+
     @pytest.mark.parametrize(("reset", "unread"), [(OffsetReset.EARLIEST, 3), (OffsetReset.LATEST, 0)])
     def test_a_partition_without_a_commit_begins_where_its_consumers_begin(
         self, reset: OffsetReset, unread: int

@@ -47,6 +47,13 @@ class TestWithMembers:
         answer = asked(Question(), ends=(5, 5), committed=(0, 0), state=GroupState.REBALANCING, members=0)
         assert (answer.verdict.one_more, answer.is_final) == (None, True)
 
+    def test_a_topic_that_they_subscribe_and_that_does_not_exist_is_named(self) -> None:
+        logs = Logs()
+        logs.seen(FIRST, 0, 5, 0)
+        owner = Member("m", "m", "", frozenset({"t", "leters"}), frozenset({FIRST}))
+        answer = Question().look(GroupPicture(GroupState.STABLE, "range", (owner,), {FIRST: 5}), logs)
+        assert answer.verdict == Verdict(False, "nothing is unread, and topic leters does not exist")
+
 
 class TestWithoutMembers:
     def test_its_backlog_is_to_be_tested_first(self) -> None:
