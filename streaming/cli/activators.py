@@ -95,7 +95,16 @@ class Told:
             return f"process {words.oldest(row).pid} runs, and has not joined the consumer group {row.group}"
         if (is_gone or not row.programs) and ended and activated_at is not None and ended.at >= activated_at:
             return f"its program has exited: {ended.how}"
-        return "the activator that would start it does not run" if is_gone else ""
+        return "the activator that would start it does not run" if is_gone else self._like_others()
+
+    def _like_others(self) -> str:
+        """Returns what has become of the programs before the one that was requested last, if they joined no group."""
+        row, count = self.row, self.row.exits_without_receive
+        if row.group is None or not words.have_exited_in_vain(row, _now()):
+            return ""
+        runs = f"process {words.oldest(row).pid} runs, and " if row.programs else ""
+        before = "the program before it has exited" if count == 1 else f"the {count} programs before it have exited"
+        return f"{runs}{before} without joining the consumer group {row.group}"
 
     def lines(self, *, is_off: bool = False) -> list[str]:
         """Returns all that is known, for people.

@@ -66,6 +66,7 @@ class ActivatorRow(Struct):
     gave_up_until: Short | None = None
     fatal_exit_code: Int64 | None = None
     exits_without_receive: Int64 = 0
+    nobody_joined: bool = False
     unanswered_since: Short | None = None
     last_exit: ExitRow | None = None
     last: DecisionRow | None = None

@@ -247,6 +247,23 @@ def test_a_consumer_of_another_group_that_has_exited_is_asked_about_once_it_must
     assert len(asked(found, SEEN_MS)) == 1, "another one has joined meanwhile"
 
 
+def test_that_nobody_has_joined_is_in_the_row_that_an_activator_leaves_behind(store: Store, tmp_path: Path) -> None:
+    found = queues_of(store, tmp_path, OF_GROUP)
+    lines_of_exits(found, ViewRow(1, "NOTIFIED", 5), [0])
+
+    def published(after_ms: int) -> ActivatorRow | None:
+        step = Step(NOW_MS + after_ms)
+        found.decide("orders", step)
+        found.rows.add(step, found.records, {})
+        return step.rows.get("orders")
+
+    assert published(SEEN_MS - 1) is None, "nothing has changed"
+    row = published(SEEN_MS)
+    assert row is not None
+    assert row.nobody_joined
+    assert published(SEEN_MS + 1) is None
+
+
 def test_consumers_of_which_the_observer_has_seen_a_commit_are_not_asked_about(store: Store, tmp_path: Path) -> None:
     lines = lines_of_exits(queues_of(store, tmp_path, OF_GROUP), ViewRow(1, "NOTIFIED", 5, has_committed=True), [0] * 5)
     assert lines == ["exited (process 4711): exit code 0"] * 5

@@ -314,6 +314,20 @@ def test_what_keeps_an_activator_from_starting_a_program(more: dict[str, object]
             {"unanswered_since": NOW, "programs": [RUNS], "log_file": None},
             ["nobody had called RECEIVE since 2025-11-21 13:00:00 UTC. See docs/guide/reporting.md"],
         ),
+        ({"exits_without_receive": 1, "last_exit": ExitRow(NOW, "exit code 0"), "group": "g"}, []),
+        (
+            {
+                "exits_without_receive": 1,
+                "last_exit": ExitRow(NOW, "exit code 0"),
+                "group": "g",
+                "nobody_joined": True,
+                "log_file": None,
+            },
+            [
+                "1 program exited, and the observer has seen nobody join the consumer group g or commit in it: does it "
+                "consume with this `group.id`? See docs/guide/consumer-groups.md"
+            ],
+        ),
         ({"unanswered_since": NOW}, []),
         (
             {"unanswered_since": NOW, "programs": [RUNS], "group": "g", "log_file": None},

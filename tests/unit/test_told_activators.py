@@ -304,6 +304,14 @@ def test_queues_says_what_was_known_when_the_activator_ended(monkeypatch: pytest
             [told(group="g", programs=[ProgramRow(43, FOREVER), ProgramRow(42, LONG_AGO)], unanswered_since=EARLIER)],
             "process 42 runs, and has not joined the consumer group g",
         ),
+        (
+            [told(group="g", programs=[ProgramRow(42, EARLIER)], exits_without_receive=4)],
+            "process 42 runs, and the 4 programs before it have exited without joining the consumer group g",
+        ),
+        (
+            [told(group="g", exits_without_receive=1, nobody_joined=True, last_exit=ExitRow(LONG_AGO, "exit code 0"))],
+            "the program before it has exited without joining the consumer group g",
+        ),
         ([told(NO_ENTRY)], "the activator has no entry that would start it"),
         (
             [told(NO_ENTRY, is_running=False)],

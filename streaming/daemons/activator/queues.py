@@ -181,6 +181,7 @@ class Queues:
             row = self.rows.of(queue, self.records[queue], pids, step.now_ms)
             for question in words.in_vain(row, iso_time(step.now_ms)):
                 self._unjoined.add(queue)
+                step.told.add(queue)  # others learn it by the row
                 step.note(queue, "nobody has joined", question)
 
     def _start(self, queue: str, decision: Decision, step: Step) -> None:

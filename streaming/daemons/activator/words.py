@@ -134,7 +134,7 @@ def in_vain(row: ActivatorRow, now: str) -> Iterator[str]:
         row: The row.
         now: The time, ISO 8601; empty for a row that was made just now.
     """
-    if _have_exited_in_vain(row, now):
+    if have_exited_in_vain(row, now):
         yield without_receive(row)
     if row.group is not None:
         yield from _joins_nothing(row)
@@ -142,9 +142,14 @@ def in_vain(row: ActivatorRow, now: str) -> Iterator[str]:
         yield from _reads_nothing(row, now)
 
 
-def _have_exited_in_vain(row: ActivatorRow, now: str) -> bool:
-    """Returns whether it is certain that nobody has received: of a member of a group, a single exit shows it."""
-    if row.exits_without_receive >= MANY_EXITS:
+def have_exited_in_vain(row: ActivatorRow, now: str) -> bool:
+    """Returns whether it is certain that nobody has received: of a member of a group, a single exit shows it.
+
+    Args:
+        row: The row. The activator writes it again once it is certain, so that it stays known if the activator ends.
+        now: The time, ISO 8601; empty for a row that was made just now.
+    """
+    if row.exits_without_receive >= MANY_EXITS or row.nobody_joined:
         return True
     if row.group is None or not row.exits_without_receive or row.last_exit is None or not now:
         return False
@@ -204,7 +209,7 @@ def _past_of_programs(row: ActivatorRow, at: str) -> Iterator[str]:
         yield f"it had given up after {_crashes_with_last(row)}"
     elif row.crashes and (row.backoff_until is not None or _is_another_try(row, at)):
         yield f"there had been {_crashes_with_last(row)}"
-    if _have_exited_in_vain(row, at):
+    if have_exited_in_vain(row, at):
         yield without_receive(row)
     if row.group is not None:
         yield from _joins_nothing(row, is_past=True)
