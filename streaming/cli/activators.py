@@ -11,7 +11,7 @@ import msgspec
 
 from streaming.cli import runs
 from streaming.cli.lines import say
-from streaming.cli.monitor_rows import queue_names
+from streaming.cli.monitor_rows import observed, queue_names
 from streaming.cli.presence import how_to_start, with_advice
 from streaming.core.times import iso_time
 from streaming.daemons.activator import words
@@ -179,6 +179,13 @@ def file_here(kafka: Cluster, topics: Topics) -> str | None:
     return None if run is None else run.file
 
 
+def config_of(file: str) -> Config | None:
+    """Returns the content of an activator's file of this machine; None if it cannot be read, or is invalid."""
+    with suppress(UserError):
+        return load(Path(file), Config)
+    return None
+
+
 def entry_here(queue: str, file: str | None) -> str:
     """Returns the sentence about the entry for a queue of which no activator has said anything.
 
@@ -186,10 +193,7 @@ def entry_here(queue: str, file: str | None) -> str:
         queue: The queue.
         file: The activator's file on this machine; None if none is known.
     """
-    try:
-        config = None if file is None else load(Path(file), Config)
-    except UserError:
-        config = None
+    config = None if file is None else config_of(file)
     if config is None:
         return "its first notification shows whether an entry of an activator's file matches it"
     entry, refusal = config.program_for(queue)
@@ -257,16 +261,18 @@ def _decided(told: Told) -> str:
     return "" if told.row.last is None else told.row.last.at
 
 
-def of_waiting(kafka: Cluster, topics: Topics, monitors: Iterable[Mapping[str, Any]]) -> dict[str, list[Told]]:
-    """Returns what the activators say about the queues that wait for a reader; Kafka is asked only if one does.
+def of_interest(kafka: Cluster, topics: Topics, monitors: Iterable[Mapping[str, Any]]) -> dict[str, list[Told]]:
+    """Returns what the activators say about the queues that wait for a reader, and those of consumer groups.
+
+    Kafka is asked only if there are such.
 
     Args:
         kafka: The Kafka cluster.
         topics: The topics.
         monitors: The monitors view.
     """
-    waiting = {row["queue"] for row in monitors if row["state"] == "NOTIFIED"}
-    return read(kafka, topics, waiting) if waiting else {}
+    names = {row["queue"] for row in monitors if row["state"] == "NOTIFIED" or observed(row) is not None}
+    return read(kafka, topics, names) if names else {}
 
 
 def problems(
@@ -278,7 +284,7 @@ def problems(
         kafka: The Kafka cluster.
         topics: The topics.
         monitors: The monitors view.
-        told: What `of_waiting` has returned.
+        told: What `of_interest` has returned.
     """
     waiting = [row for row in monitors if row["state"] == "NOTIFIED"]
     told = with_starts(kafka, topics, told)

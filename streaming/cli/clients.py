@@ -53,17 +53,22 @@ def queues(
     If no monitor runs, the table shows what the last one has written, and the standard error says so. For a queue that
     waits for a reader, the table says what keeps the activator from starting one.
     """
-    from streaming.cli import activators, monitors_view, tables
+    from dataclasses import replace
+
+    from streaming.cli import activators, group_entries, monitors_view, tables
     from streaming.cli.presence import introduce, look
     from streaming.kafka.topic_follower import Start, TopicFollower
 
     kafka, topics = place.cluster(), place.topics()
     with TopicFollower(kafka, [topics.monitors], Start.BEGINNING) as follower:
         rows = tables.read_monitors(follower)
-    told = {} if as_json else activators.of_waiting(kafka, topics, rows)
+    told = {} if as_json else activators.of_interest(kafka, topics, rows)
     file = activators.file_of(topics, told)
     present = look(kafka, topics, rows, introduce(kafka, topics, "monitor", as_json=as_json, file=file), file)
-    troubles = [] if as_json else activators.problems(kafka, topics, rows, told)
+    present = replace(present, unwatched=frozenset(group_entries.removed(rows, told)))
+    troubles = []
+    if not as_json:
+        troubles = activators.problems(kafka, topics, rows, told) + group_entries.problems(kafka, topics, rows, told)
     nobody = "no queues yet: the monitor knows a queue from its first arrival, receive or command on"
     view = partial(monitors_view.view, troubles=troubles, present=present)
     tables.print_rows(rows, view, nobody, as_json)

@@ -90,6 +90,15 @@ def find(kafka: Cluster, name: str, named: list[str]) -> GroupFacts:
     return GroupFacts(name, state, members, partitions)
 
 
+def may_have_work(kafka: Cluster, name: str) -> bool:
+    """Returns whether a group has members, or messages may wait in it; not if that is unknown, or it does not exist."""
+    with suppress(UserError), closing(GroupSurvey(kafka, name)) as survey:
+        [found] = survey.ask(0.0, lambda *_: None)
+        is_known = found.state is not GroupState.UNKNOWN
+        return is_known and bool(found.members or found.backlog or found.answer.verdict.one_more is not False)
+    return False
+
+
 def with_backlog(kafka: Cluster, facts: GroupFacts) -> GroupFacts:
     """Returns a group with its backlog of now, which is known without a monitor and an observer too."""
     if not facts.is_there:

@@ -33,6 +33,8 @@ def observed(
     since, as_of_ms = row.get("observer_silent_since"), present.as_of_ms
     silent = instant_and_age(since) if since else None
     as_of = None if as_of_ms is None else instant_and_age(iso_time(as_of_ms))
+    if (queue := row.get("queue")) in present.unwatched:
+        blind = without_entry([str(queue)])
     return Observed(members, row.get("one_more"), silent, present.observer, blind, as_of, members_now)
 
 
@@ -55,6 +57,15 @@ def without_entry(queues: Sequence[str]) -> str:
     return (
         f"no entry of the activator's file names {their_groups}, so nobody watches {them}, and no reader is requested: "
         f"{or_drop(queues)}"
+    )
+
+
+def nobody_watches(queue: str) -> str:
+    """Returns the sentences about one such queue, for the place where it is shown."""
+    advice = or_drop([queue])
+    return (
+        "No entry of the activator's file names this group, so nobody watches it, and no reader is requested. "
+        f"{advice[0].upper()}{advice[1:]}."
     )
 
 

@@ -52,17 +52,41 @@ def view(rows: list[dict[str, Any]], troubles: Iterable[str] = (), present: Pres
         present: Who is there.
     """
     states = dict.fromkeys(map(state_name, rows))
-    meanings = STATES if present.monitor else STATES | _PAST
     return Group(
         table(rows, present),
         Text(),
-        *(Sentence(f"{state}: {meanings[state]}", "dim") for state in STATES if state in states),
+        *(Sentence(f"{state}: {_meaning(state, rows, present)}", "dim") for state in STATES if state in states),
         *([Sentence(_DUE, "dim")] if any(_next_check(row, present) == "due" for row in rows) else []),
         *([Sentence(f"?: {UNCERTAIN}", "yellow")] if any(row.get("is_count_uncertain") for row in rows) else []),
         *([Sentence(_one_more(present), "dim")] if any(map(observed, rows)) else []),
-        *(Sentence(line, "red") for line in (*failures(rows, present), *_unheard(rows, present.observer), *troubles)),
+        *(Sentence(line, "red") for line in (*failures(rows, present), *_unheard(rows, present), *troubles)),
         Sentence(f"`{hints.command('queue', 'show', 'QUEUE')}` says why a queue is in its state", "dim"),
     )
+
+
+def meaning(state: str, *, is_now: bool) -> str:
+    """Returns the meaning of a state.
+
+    Args:
+        state: Its name.
+        is_now: Whether it is that of now. Otherwise it is as somebody who is away has left it.
+    """
+    return (STATES if is_now else STATES | _PAST).get(state, "")
+
+
+def _meaning(state: str, rows: list[dict[str, Any]], present: Present) -> str:
+    """Returns the meaning of a state for the rows that have it: nobody knows what has come for some of them since."""
+    are_late = {is_late(row, present) for row in rows if state_name(row) == state}
+    now, past = (meaning(state, is_now=present.monitor and is_now) for is_now in (True, False))
+    if are_late == {True, False} and now != past:
+        return f"{now}; of a consumer group whose members are unknown, {past}"
+    return past if are_late == {True} else now
+
+
+def is_late(row: Mapping[str, Any], present: Present) -> bool:
+    """Returns whether a row is of a consumer group of which an observer should have said something since."""
+    seen = observed(row, present)
+    return seen is not None and seen.is_late(row["unread_messages"])
 
 
 def _one_more(present: Present) -> str:
@@ -73,11 +97,16 @@ def _one_more(present: Present) -> str:
     return f"{what} would have work, as an observer sees their consumer group; one is requested only while it says yes"
 
 
-def _unheard(rows: list[dict[str, Any]], observer_runs: bool | None) -> Iterator[str]:
+def _unheard(rows: list[dict[str, Any]], present: Present) -> Iterator[str]:
     """Yields a line about the queues whose observer should have reported. That none runs is said before the table."""
     missing = [
-        row["queue"] for row in rows if (seen := observed(row)) is not None and seen.is_missing(row["unread_messages"])
+        row["queue"]
+        for row in rows
+        if row["queue"] not in present.unwatched
+        and (seen := observed(row)) is not None
+        and seen.is_missing(row["unread_messages"])
     ]
+    observer_runs = present.observer
     if missing and observer_runs is not False:
         heard = "nothing has been heard of an observer since its last report, so no reader is requested."
         if observer_runs:
@@ -157,7 +186,7 @@ def _readers_cell(row: dict[str, Any], present: Present) -> Text:
     if seen is not None:
         members, answer = _group_cells(seen, row["unread_messages"])
         counted = Text(plural(seen.members, "member"))
-        named = Text.assemble("group: members ", members) if _is_late(seen, row["unread_messages"]) else counted
+        named = Text.assemble("group: members ", members) if seen.is_late(row["unread_messages"]) else counted
         parts.append(Text.assemble(named, ", one more: ", answer))
     if row["max_queue_readers"] is not None:
         parts.append(Text.assemble(f"tasks {'requested ' if present.is_without_host else ''}", _tasks_cell(row)))
@@ -186,18 +215,13 @@ def _next_check(row: Mapping[str, Any], present: Present) -> str:
     return "due" if ages.has_passed(at) else instant(at)
 
 
-def _is_late(seen: Observed, unread: int) -> bool:
-    """Returns whether what an observer has said of a consumer group no longer says what is now."""
-    return seen.is_running is False or seen.is_missing(unread)
-
-
 def _group_cells(seen: Observed | None, unread: int) -> list[Text]:
     """Returns the number of a consumer group's members, and whether one more would have work, as far as known."""
     if seen is None:
         return [Text("-"), Text("-")]
-    answer, is_late = seen.answer(unread), _is_late(seen, unread)
-    style = "yellow" if is_late else ""
-    members = Text("unknown", style) if is_late else Text(f"{seen.members:,}")
+    answer, is_old = seen.answer(unread), seen.is_late(unread)
+    style = "yellow" if is_old else ""
+    members = Text("unknown", style) if is_old else Text(f"{seen.members:,}")
     return [members, Text("unknown" if answer is None else word(answer), style)]
 
 

@@ -14,6 +14,7 @@ class Present:
         gone: Why no monitor keeps it up to date, as a sentence without its period.
         as_of_ms: When a monitor last left a sign of life; None: not known.
         stopping: The names of the hosts that are stopping: they take no further task, and end those that they have.
+        unwatched: The queues that stand for consumer groups which no entry of an activator's file names any more.
     """
 
     monitor: bool = True
@@ -22,6 +23,7 @@ class Present:
     gone: str = "No monitor runs"
     as_of_ms: int | None = None
     stopping: frozenset[str] = frozenset()
+    unwatched: frozenset[str] = frozenset()
 
     @property
     def is_without_host(self) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 from confluent_kafka.admin import AclOperation
 
-from streaming.cli import activators, group_facts, monitor_rows, tables
+from streaming.cli import activators, group_entries, group_facts, monitor_rows, tables
 from streaming.cli.activators import Told
 from streaming.cli.group_facts import GroupFacts
 from streaming.cli.meant import did_you_mean
@@ -107,11 +107,9 @@ class QueueFacts:
         """Returns the sentence about why no observer can see the group's messages; empty if none is known."""
         if self.group is None:
             return ""
-        entries = [each.row.entry for each in self.activators if each.is_running is not False]
-        is_silent = self.row is None or self.row.get("observer_silent_since") is not None
-        if entries and not any(entries):
-            no_entry = "No entry of the activator's file names this group"
-            return f"{no_entry}, so nobody watches it, and no reader is requested." if is_silent else ""
+        if group_entries.is_without_entry(self.activators):
+            is_silent = self.row is None or self.row.get("observer_silent_since") is not None
+            return monitor_rows.nobody_watches(self.name) if is_silent else ""
         if self.group.members or self.group.topics or self.group.problem:
             return ""
         return (

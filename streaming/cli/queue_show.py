@@ -178,7 +178,7 @@ def _state(facts: QueueFacts) -> list[str]:
         return [nobody, *explanation(facts)]
     unread = row["unread_messages"]
     waiting = "waiting" if facts.present.monitor else "that waited"
-    counts = f"{unread_count(row)} unread, readers {waiting}: {row['tasks_waiting']}"
+    counts = f"{unread_count(row)} unread{since(facts)}, readers {waiting}: {row['tasks_waiting']}"
     early = (
         [f"Readers have received {-unread:,} more than was reported as arrived: does each sender report?"]
         if unread < 0
@@ -186,6 +186,13 @@ def _state(facts: QueueFacts) -> list[str]:
     )
     uncertain = [f"{UNCERTAIN[0].upper()}{UNCERTAIN[1:]}."] if row.get("is_count_uncertain") else []
     return [f"{state_name(row)}, {counts}", *explanation(facts), *early, *uncertain]
+
+
+def since(facts: QueueFacts) -> str:
+    """Returns when so many messages were unread, after a blank, if nobody knows how many are now; else nothing."""
+    now = _situation(facts)
+    is_old = now is not None and now.observed is not None and now.observed.is_late(now.unread)
+    return " when an observer last reported it" if is_old else ""
 
 
 def _topic(facts: QueueFacts) -> str:

@@ -6,6 +6,9 @@ import time
 import msgspec
 import pytest
 
+from streaming.cli.dashboard.pages import _answer
+from streaming.cli.present import Present
+from streaming.cli.queue_facts import QueueFacts
 from streaming.wire.notifications import Activation
 from tests.support.dashboards import HOSTILE, RowsInMemory, activation, application_of, ask, row
 
@@ -87,6 +90,20 @@ def test_an_empty_view_says_what_a_queue_is_and_a_search_that_nothing_matches() 
     assert "There is no queue yet" in shown(RowsInMemory([]))
     assert "No queue of this name and state" in shown(RowsInMemory([row("orders")]), "/?search=x")
     assert "No queue was activated" in shown(RowsInMemory([]), "/activity")
+
+
+def test_of_a_group_that_no_observer_looks_at_the_page_says_what_was() -> None:
+    queue = row("orders", state="INACTIVE", members=0, unread_messages=0, hindrance="NOTHING_UNREAD")
+    for present, since, meaning, part in (
+        (Present(observer=True), "", "nothing to receive", "because nothing is unread"),
+        (Present(observer=False), "an observer last reported it", "there was nothing to receive", "no observer runs"),
+        (Present(monitor=False), "", "there was nothing to receive", "no monitor runs"),
+    ):
+        answer = _answer(QueueFacts("orders", None, None, queue, present=present))
+        assert part in answer["sentence"]
+        assert answer["meaning"] == meaning
+        assert since in answer["since"]
+        assert bool(since) == bool(answer["since"])
 
 
 def test_a_problem_is_told_above_what_was_known() -> None:

@@ -213,6 +213,9 @@ def test_a_group_that_no_entry_names_any_more_gets_no_promise() -> None:
             )
             state = lines_of(facts)["state"]
             assert (no_entry in state) == is_told
+            drop = "Add one, or drop what is not needed any more: `queue-activation queue drop orders`."
+            assert (f"{no_entry} {drop}" in state) == is_told
+            assert (" unread when an observer last reported it, " in state) == (is_told or row is SILENT)
             assert ("The next message" in state) == (row is IDLE and not is_told)
     assert no_entry not in lines_of(QueueFacts("orders", None, None, OFF | SILENT, group=GROUP))["state"]
 
@@ -249,6 +252,17 @@ def test_members_that_an_observer_saw_before_are_not_told_beside_those_of_now(
     assert "Its readers report nothing." in sections["state"]
     if row is SILENT and present.observer:
         assert "has said nothing of this group since 2026-01-02 03:04:05 UTC (" in sections["state"]
+
+
+def test_of_a_group_that_nobody_looks_at_any_more_the_count_is_told_as_that_of_then() -> None:
+    group = GroupFacts("readers", "Empty", 0, {"parcels": 3}, backlog=3)
+    for present in (Present(observer=False), Present(monitor=False, observer=False)):
+        sections = lines_of(QueueFacts("orders", None, None, OFF | IDLE, group=group, present=present))
+        assert sections["group"] == "readers: Empty, 0 members, backlog 3"
+        assert sections["state"].startswith("INACTIVE, 0 unread when an observer last reported it, ")
+        assert "There was nothing to receive. Messages that have come since activate the queue" in sections["state"]
+    seen = lines_of(QueueFacts("orders", None, None, OFF | IDLE, group=group, present=Present(observer=True)))["state"]
+    assert seen.startswith("INACTIVE, 0 unread, ")
 
 
 def test_members_that_have_come_or_gone_since_are_those_of_now() -> None:

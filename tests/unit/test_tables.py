@@ -256,6 +256,24 @@ def test_members_that_an_observer_saw_before_are_not_shown_as_present(
     assert "group: members unknown, one more: unknown" in narrow
 
 
+def test_of_a_group_that_no_entry_names_nothing_is_shown_as_known() -> None:
+    idle = ROW | UNHEARD | {"state": "INACTIVE", "members": 0, "unread_messages": 0}
+    present = Present(observer=True, unwatched=frozenset({"orders"}))
+    text = shown(idle, idle | {"queue": "watched"}, present=present)
+    lines = {line.split()[0]: line.split() for line in text.splitlines() if " INACTIVE " in line}
+    assert lines["orders"][4:6] == ["unknown", "unknown"]
+    assert lines["watched"][4:6] == ["0", "no"]
+    assert "INACTIVE: nothing to receive; of a consumer group whose members are unknown, there was nothing" in text
+    assert "has said nothing of it" not in text
+    assert "INACTIVE: there was nothing to receive\n" in re.sub(" +\n", "\n", shown(idle, present=present))
+
+
+def test_without_an_observer_it_is_not_known_that_there_is_nothing_to_receive() -> None:
+    idle = ROW | UNHEARD | {"state": "INACTIVE", "members": 0, "unread_messages": 0}
+    assert "INACTIVE: there was nothing to receive" in shown(idle, present=Present(observer=False))
+    assert "INACTIVE: nothing to receive" in shown(idle, present=Present(observer=True))
+
+
 def test_a_number_of_messages_is_not_read_as_one_of_readers() -> None:
     for width in (50, 80):
         for fields, present in ((UNHEARD, Present()), (SEEN, Present(observer=False))):

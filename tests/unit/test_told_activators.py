@@ -10,7 +10,7 @@ from confluent_kafka import Message
 from rich.console import Console
 
 from streaming.cli import activators, monitors_view, presence
-from streaming.cli.activators import Told, absence, concerned, nobody, of_waiting, problems
+from streaming.cli.activators import Told, absence, concerned, nobody, of_interest, problems
 from streaming.cli.queue_facts import QueueFacts
 from streaming.cli.queue_show import as_json, show
 from streaming.errors import UserError
@@ -236,7 +236,7 @@ def test_queues_has_a_line_for_each_queue_that_waits_while_something_is_wrong(
 
 def told_problems(monitors: list[dict[str, Any]]) -> list[str]:
     kafka, topics = Cluster("kafka:9092"), Topics()
-    return problems(kafka, topics, monitors, of_waiting(kafka, topics, monitors))
+    return problems(kafka, topics, monitors, of_interest(kafka, topics, monitors))
 
 
 def monitor(queue: str, state: str | None) -> dict[str, Any]:

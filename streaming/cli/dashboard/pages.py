@@ -17,7 +17,7 @@ from streaming.cli.dashboard.pictures import picture, sparkline
 from streaming.cli.dashboard.server import Page, Part
 from streaming.cli.dashboard.timeline import Timeline, timeline
 from streaming.cli.monitor_rows import observed, state_name, unread_count
-from streaming.cli.monitors_view import STATES
+from streaming.cli.monitors_view import STATES, meaning
 from streaming.system import wall_clock
 
 _PERIODS_S = {"1m": 60, "5m": 300, "15m": 900, "1h": 3_600}
@@ -143,11 +143,12 @@ class QueuePages:
 
 def _answer(facts: queue_facts.QueueFacts) -> dict[str, Any]:
     """Returns what the page says first: why a reader is, or is not, started now."""
-    row = facts.row
+    row, since = facts.row, queue_show.since(facts)
     return {
         "state": None if row is None else state_name(row),
         "sentence": queue_show.headline_of(facts),
         "why": queue_show.explanation(facts),
         "unread": None if row is None else unread_count(row),
-        "meaning": "" if row is None else STATES.get(state_name(row), ""),
+        "since": since,
+        "meaning": "" if row is None else meaning(state_name(row), is_now=facts.present.monitor and not since),
     }

@@ -33,9 +33,13 @@ class Observed:
         """Returns whether an observer that runs would have reported. It is silent about a group that has nothing."""
         return self.silent_since is not None and (self.members > 0 or unread > 0)
 
+    def is_late(self, unread: int) -> bool:
+        """Returns whether what an observer has said no longer says what is now, such as how much is unread."""
+        return bool(self.blind) or self.is_running is False or self.is_missing(unread)
+
     def answer(self, unread: int) -> bool | None:
         """Returns whether one more reader would have work now; None: unknown, as without an observer."""
-        if self.is_running is False:
+        if self.is_running is False or self.blind:
             return None
         return False if self.silent_since is not None and not self.is_missing(unread) else self.one_more
 
@@ -91,6 +95,11 @@ class Situation:
     is_start_due: bool = False
     reader: str = ""
     off_by: str = ""
+
+    @property
+    def is_count_of_now(self) -> bool:
+        """Returns whether the number of unread messages is that of now: somebody counts what comes."""
+        return self.is_watched and not (self.observed is not None and self.observed.is_late(self.unread))
 
 
 def why(now: Situation) -> list[str]:
@@ -191,7 +200,7 @@ def _notified(now: Situation) -> list[str]:
         sentences[0] += f": {now.reader or _now_or_then(now, *expected)}"
     sentences[0] += "."
     if now.unread <= 0:
-        sentences.append(f"Nothing {_now_or_then(now, 'is', 'was')} unread any more.")
+        sentences.append(f"Nothing {'is' if now.is_count_of_now else 'was'} unread any more.")
     if now.failures and now.next_start_at is not None:
         start = when(is_watched=now.is_watched, instant=now.next_start_at, is_due=now.is_start_due)
         sentences.append(f"The task {has} failed. If no {answer} comes first, the next one starts {start}.")
@@ -331,16 +340,20 @@ def _unheard(seen: Observed, unread: int) -> str:
 
 
 def _nothing_for_group(now: Situation, seen: Observed) -> str:
-    """Returns what the next message would cause."""
+    """Returns what the next message would cause, or one that has come since somebody has looked."""
     observer = "the observer" if seen.is_running is not False else "an observer runs and"
-    nothing = f"There {'is' if now.is_watched else 'was'} nothing to receive."
+    nothing = f"There {'is' if now.is_count_of_now else 'was'} nothing to receive."
     if seen.members:
         has_said = "has said for a whole quiet window that it would have work"
         monitor = "" if now.is_watched else ", and a monitor runs"
         return f"{nothing} One more reader is requested once {observer} {has_said}{monitor}."
     monitor = "" if now.is_watched else " and a monitor runs"
-    sentence = f"{nothing} The next message activates the queue as soon as {observer} sees it{monitor}"
-    sentence += f"{_unless_task(now)}."
+    comes, it = (
+        ("The next message activates", "it")
+        if now.is_count_of_now
+        else ("Messages that have come since activate", "them")
+    )
+    sentence = f"{nothing} {comes} the queue as soon as {observer} sees {it}{monitor}{_unless_task(now)}."
     if seen.silent_since is None or seen.is_running is False:
         return sentence
     return f"{sentence} An observer says nothing of a group that has neither members nor messages."

@@ -18,6 +18,8 @@ def headline(now: Situation, hindrance: Hindrance | None, quiet_since: str | Non
         return f"No reader is started: {now.gone[0].lower()}{now.gone[1:]}."
     if now.state is State.ABSENT:
         return _absent(now)
+    if hindrance is not Hindrance.UNANSWERED and (unseen := _unseen(now)):
+        return f"No reader is started, because {unseen}."
     return _SENTENCES[hindrance](now, quiet_since, quiet_until)
 
 
@@ -44,6 +46,16 @@ def _absent(now: Situation) -> str:
     if not now.is_on:
         return "No reader is started: the queue is OFF."
     return "No reader is started: the queue has neither an event notification nor internal activation that is ON."
+
+
+def _unseen(now: Situation) -> str:
+    """Returns why no observer sees the messages of a consumer group, whatever the monitor knows; empty if one does."""
+    seen = now.observed
+    if seen is None:
+        return ""
+    if seen.blind:
+        return "no observer can see the messages of its consumer group"
+    return "no observer runs that would see the messages of its consumer group" if seen.is_running is False else ""
 
 
 def _unanswered(now: Situation, _since: str | None, _until: str | None) -> str:

@@ -231,7 +231,8 @@ class TestObservedQueues:
             ),
             (
                 replace(seen_by(IDLE_GROUP, NOBODY), is_watched=False),
-                "as soon as the observer sees it and a monitor runs.",
+                "There was nothing to receive. Messages that have come since activate the queue as soon as the "
+                "observer sees them and a monitor runs.",
             ),
             (replace(IDLE_GROUP, waiting=1), "A reader waits in RECEIVE and would take the next message"),
             (replace(GROUP, state=State.ABSENT, is_on=False), "The queue is OFF"),
@@ -263,6 +264,7 @@ class TestObservedQueues:
             (replace(SILENT, members=0, is_running=None), 0, False),
             (replace(SILENT, members=0, is_running=False), 0, None),
             (replace(SEEN, is_running=False), 3, None),
+            (replace(SEEN, blind="Nobody watches it."), 3, None),
         ],
     )
     def test_silence_about_a_group_that_has_nothing_is_a_no(
@@ -328,11 +330,16 @@ class TestObservedQueues:
         full = replace(gone, max_queue_readers=2, tasks_running=2, has_notifications=False)
         assert "No task was started, because max_queue_readers, 2, tasks ran or waited for a host." in why(full)[-1]
 
-    def test_without_an_observer_the_next_message_waits_for_one(self) -> None:
+    def test_without_an_observer_nobody_knows_what_has_come_since(self) -> None:
         gone = replace(NOBODY, is_running=False)
         for seen in (gone, replace(gone, one_more=None, silent_since="10:01")):
             text = " ".join(why(seen_by(IDLE_GROUP, seen)))
-            assert "The next message activates the queue as soon as an observer runs and sees it." in text
+            assert text.endswith(
+                "There was nothing to receive. Messages that have come since activate the queue as soon as an observer "
+                "runs and sees them."
+            )
+            assert "Nothing was unread any more." in " ".join(why(seen_by(replace(NOTIFIED_GROUP, unread=0), seen)))
+        assert "Nothing is unread any more." in " ".join(why(seen_by(replace(NOTIFIED_GROUP, unread=0), NOBODY)))
         [_, unknown] = why(seen_by(GROUP, replace(SEEN, is_running=False)))
         assert unknown.startswith("No observer runs. So it is unknown whether one more reader would have work")
 

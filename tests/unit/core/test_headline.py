@@ -1,6 +1,7 @@
 """The sentence that answers why a reader is, or is not, started now: each hindrance has its own."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,10 @@ ORDERS = replace(RECEIVING, has_notifications=True, is_topic=True)
 GROUP = replace(ORDERS, observed=Observed(members=1, one_more=None, silent_since=None))
 
 
+def seen(**more: Any) -> Situation:
+    return replace(GROUP, observed=Observed(members=0, one_more=False, silent_since=None, **more))
+
+
 @pytest.mark.parametrize(
     ("now", "hindrance", "part"),
     [
@@ -21,6 +26,11 @@ GROUP = replace(ORDERS, observed=Observed(members=1, one_more=None, silent_since
         (replace(ORDERS, reader="its program has exited"), Hindrance.UNANSWERED, "10:00, but its program has exited."),
         (ORDERS, Hindrance.NOTHING_UNREAD, "because nothing is unread"),
         (GROUP, Hindrance.NOT_WANTED, "the observer does not say that one more would have work"),
+        (seen(is_running=True), Hindrance.NOTHING_UNREAD, "because nothing is unread"),
+        (seen(is_running=False), Hindrance.NOTHING_UNREAD, "no observer runs that would see the messages"),
+        (seen(is_running=False), Hindrance.QUIET_WINDOW, "no observer runs that would see the messages"),
+        (seen(is_running=False), Hindrance.UNANSWERED, "A reader was requested at 10:00"),
+        (seen(blind="It has no topics."), Hindrance.NOTHING_UNREAD, "no observer can see the messages of its consumer"),
         (replace(ORDERS, waiting=1), Hindrance.READER_WAITS, "because a reader waits in RECEIVE"),
         (replace(ORDERS, waiting=2), Hindrance.READER_WAITS, "because 2 readers wait in RECEIVE"),
         (replace(ORDERS, tasks_running=2, max_queue_readers=2), Hindrance.TASK_LIMIT, "2 of at most 2 run"),
