@@ -38,12 +38,14 @@ class Told:
         is_running: Whether the activator runs; None: this user may not look.
         at_ms: When it wrote the row.
         start: What to do to start the activator, if it does not run.
+        is_starting: Whether a `run` is about to start it, so that it is not missed.
     """
 
     row: ActivatorRow
     is_running: bool | None
     at_ms: int
     start: str = ""
+    is_starting: bool = False
 
     def why(self) -> list[str]:
         """Returns why no program is started; nothing if nothing keeps the activator from it."""
@@ -56,7 +58,9 @@ class Told:
 
         What is known from before an activator ended is left out.
         """
-        return self._absence() if self.is_running is False else words.troubles(self.row, _now())
+        if self.is_running is False:
+            return [] if self.is_starting else self._absence()
+        return words.troubles(self.row, _now())
 
     def past(self) -> list[str]:
         """Returns the sentence about programs that failed before an activator ended that does not run; or nothing."""
@@ -200,6 +204,13 @@ def entry_here(queue: str, file: str | None) -> str:
     if entry is None:
         return f"no entry of {file} matches it: {words.ADD_ENTRY}"
     return f"the entry {entry.queue} of {file} {'matches it' if refusal is None else f'starts nothing: {refusal}'}"
+
+
+def about_to_start(told: Mapping[str, Sequence[Told]]) -> dict[str, list[Told]]:
+    """Returns what activators have said, those that do not run as ones that a `run` is about to start."""
+    return {
+        queue: [replace(each, is_starting=each.is_running is False) for each in rows] for queue, rows in told.items()
+    }
 
 
 def with_starts(kafka: Cluster, topics: Topics, told: Mapping[str, Sequence[Told]]) -> dict[str, list[Told]]:

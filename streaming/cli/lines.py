@@ -13,6 +13,9 @@ from streaming.system.wrapping import fitted
 # Takes what a page of the dashboard says instead of the standard error; None: it goes there.
 _noted: ContextVar[list[str] | None] = ContextVar("noted", default=None)
 
+# Takes them besides; None: nobody wants to know them.
+_watched: ContextVar[list[str] | None] = ContextVar("watched", default=None)
+
 
 @contextmanager
 def noted() -> Iterator[list[str]]:
@@ -25,6 +28,17 @@ def noted() -> Iterator[list[str]]:
         _noted.reset(token)
 
 
+@contextmanager
+def watched() -> Iterator[list[str]]:
+    """Yields the list of the lines that the block prints to the standard error, as they come."""
+    found: list[str] = []
+    token = _watched.set(found)
+    try:
+        yield found
+    finally:
+        _watched.reset(token)
+
+
 def say(line: str, *, err: bool = False) -> None:
     """Prints one line, which is wrapped on a terminal. Characters that a terminal would obey are escaped.
 
@@ -32,6 +46,8 @@ def say(line: str, *, err: bool = False) -> None:
         line: The line, without its end.
         err: Whether it goes to the standard error.
     """
+    if err and (watching := _watched.get()) is not None:
+        watching.append(line)
     if err and (found := _noted.get()) is not None:
         found.append(line)
         return

@@ -162,9 +162,9 @@ def test_diagnose_describes_the_topics_of_queues(asked: list[Rights]) -> None:
         OBSERVER.group_id,
         host_config.GROUP_ID,
     )
-    assert documented == [
-        ("`diagnose`, besides", name) for name in ("QUEUE", "TOPIC", Topics().ticks, Topics().service_progress, *groups)
-    ]
+    besides = ("QUEUE", "TOPIC", Topics().ticks, Topics().service_progress, *groups)
+    of_groups = "`diagnose`, of consumer groups that an entry of the activator's file names or named, besides"
+    assert documented == [*(("`diagnose`, besides", name) for name in besides), (of_groups, "GROUP")]
 
 
 def test_the_rights_of_an_observer(asked: list[Rights], tmp_path: Path) -> None:

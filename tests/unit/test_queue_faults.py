@@ -3,8 +3,10 @@
 The sentences are those of `queue show` and `queues`.
 """
 
+import socket
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -204,8 +206,10 @@ class TestObservers:
         members: int,
         *rows: dict[str, Any],
         told: Mapping[str, Sequence[Told]] = MappingProxyType({}),
+        with_work: Sequence[str] = (),
     ) -> list[Fault]:
         monkeypatch.setattr(Admin, "members", lambda *_: [GroupMember(None, "observer", "host-1", 1)] * members)
+        monkeypatch.setattr(group_facts, "may_have_work", lambda _kafka, name: name in with_work)
         return [*observer_faults(rows, Cluster("localhost:1"), Topics("p-"), told)]
 
     def test_they_are_not_activated_while_none_runs(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,6 +244,26 @@ class TestObservers:
         assert (stuck.kind, stuck.where) == ("program stuck", "observer")
         assert "queue orders" in stuck.problem
         assert "old" not in stuck.problem
+
+    def test_messages_that_came_after_the_entry_was_removed_are_found_in_kafka(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        idle = row("old", "INACTIVE", 0, members=0, observer_silent_since=FOREVER)
+        told = {"old": [Told(msgspec.structs.replace(NO_ENTRY, queue="old"), True, 0)]}
+        assert self.find(monkeypatch, 1, idle, told=told) == [], "it is not needed any more"
+        [lost] = self.find(monkeypatch, 1, idle, told=told, with_work=["old"])
+        assert (lost.kind, lost.where) == ("no reader", "queue old")
+        assert "`queue-activation queue drop old`" in lost.problem
+        named = {"old": [Told(msgspec.structs.replace(ENTRY, queue="old"), True, 0)]}
+        for by_pattern in ({}, named):
+            assert self.find(monkeypatch, 1, idle, told=by_pattern, with_work=["old"]) == []
+
+    def test_a_group_that_no_entry_names_does_not_miss_an_observer(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        idle = row("old", "INACTIVE", 0, members=0, observer_silent_since=FOREVER)
+        told = {"old": [Told(msgspec.structs.replace(NO_ENTRY, queue="old"), True, 0)]}
+        assert self.find(monkeypatch, 0, idle, told=told) == []
+        [down] = self.find(monkeypatch, 0, idle, row("new", members=0), told=told)
+        assert "for the consumer groups that it watches (queue new)" in down.problem
 
     def test_without_an_activator_it_is_not_known_whether_an_entry_names_the_group(
         self, monkeypatch: pytest.MonkeyPatch
@@ -285,9 +309,7 @@ class TestUnseenGroups:
         facts.group = GroupFacts("readers")
         assert fault.problem == facts.blind, "as in `queue show`"
 
-    def test_one_that_can_be_seen_or_whose_activator_is_gone_has_no_fault(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_only_one_that_cannot_be_seen_has_a_fault(self, monkeypatch: pytest.MonkeyPatch) -> None:
         nobody, there = GroupFacts("readers"), GroupFacts("readers", "Empty", 0, {"parcels": 1})
         with_topics = msgspec.structs.replace(self.ENTRY, topics=["parcels"])
         assert self.find(monkeypatch, self.ENTRY, there) == []
@@ -295,7 +317,7 @@ class TestUnseenGroups:
         assert self.find(monkeypatch, with_topics, nobody) == []
         assert self.find(monkeypatch, ENTRY, nobody) == [], "its readers report"
         gone = self.find(monkeypatch, self.ENTRY, nobody, is_running=False)
-        assert [fault.kind for fault in gone] == ["program down"]
+        assert [fault.kind for fault in gone] == ["program down", "group unseen"], "what was wrong stays wrong"
         assert self.find(monkeypatch, self.ENTRY, nobody, row("readers", "INACTIVE", 0, members=1)) == []
 
 
@@ -306,10 +328,10 @@ class TestTopicsOfEntries:
 
     def stage(self, monkeypatch: pytest.MonkeyPatch, existing: Any, *, is_running: bool = True) -> None:
         def find_topics(_admin: Admin, rights: Mapping[str, Any]) -> dict[str, int]:
-            assert set(rights) == {"parcels", "leters"}
+            assert "parcels" in rights
             if isinstance(existing, Exception):
                 raise existing
-            return dict.fromkeys(existing, 1)
+            return {name: 1 for name in existing if name in rights}
 
         monkeypatch.setattr(Admin, "members", lambda *_: [GroupMember(None, "", "host-1", 1)])
         monkeypatch.setattr(Admin, "find_topics", find_topics)
@@ -329,9 +351,30 @@ class TestTopicsOfEntries:
         )
         assert self.find(monkeypatch, ["parcels", "leters"]) == []
 
-    def test_of_one_that_does_not_run_the_entry_may_be_old(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_it_is_named_while_no_activator_runs_too(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(activators, "_how_to_start", lambda *_: "")
-        assert "no topic" not in {fault.kind for fault in self.find(monkeypatch, [], is_running=False)}
+        [fault] = [each for each in self.find(monkeypatch, ["parcels"], is_running=False) if each.kind == "no topic"]
+        assert fault.problem.startswith("topic leters, ")
+
+    @pytest.mark.parametrize(
+        ("entry", "is_wrong"),
+        [
+            ('group = "readers"\ntopics = ["parcels", "leters"]', True),
+            ('group = "readers"\ntopics = ["parcels"]', False),
+            ('group = "others"', False),
+            ("=", True),
+        ],
+    )
+    def test_the_entry_of_one_that_does_not_run_is_as_its_file_on_this_machine(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, entry: str, is_wrong: bool
+    ) -> None:
+        monkeypatch.setattr(activators, "_how_to_start", lambda *_: "")
+        file = tmp_path / "a.toml"
+        file.write_text(f'[[programs]]\ncommand = "read"\n{entry}\n')
+        here = msgspec.structs.replace(self.ENTRY, config_file=str(file), host=socket.gethostname())
+        monkeypatch.setattr(self, "ENTRY", here, raising=False)
+        found = {fault.kind for fault in self.find(monkeypatch, ["parcels"], is_running=False)}
+        assert ("no topic" in found) == is_wrong
 
     def test_who_may_not_look_at_the_topics_sees_the_other_faults(self, monkeypatch: pytest.MonkeyPatch) -> None:
         other = Fault("program stuck", "observer", "")

@@ -1,10 +1,15 @@
 """Faults of a running instance, as far as they follow from definitions and views: conversations that need a route."""
 
 from collections import Counter
+from collections.abc import Callable, Iterator
 
 import pytest
+import typer
 
+from streaming.cli.diagnosis import command, diagnosis
 from streaming.cli.diagnosis.running_faults import open_conversations
+from streaming.cli.lines import say
+from streaming.cli.options import InstanceOptions, Place
 from streaming.cli.routing import diagnosing
 from streaming.cli.routing.explaining import Origin
 from streaming.core.routing.conversation import RoutedMessage
@@ -81,3 +86,43 @@ def test_only_endpoints_that_may_still_send_count() -> None:
         RoutedMessage("diagnosed", "Orders", IN_A, False, B): 1,
         RoutedMessage("diagnosed", "Orders", ELSEWHERE, False, B): 1,
     }
+
+
+def nothing(_warn: Callable[[str], None]) -> None:
+    pass
+
+
+def denied(warn: Callable[[str], None]) -> None:
+    warn("not looked at: monitor, observer, activator. `run` (process 1) is starting")
+
+
+def unknown(_warn: Callable[[str], None]) -> None:
+    say("whether a host runs is unknown: no right.", err=True)
+
+
+@pytest.mark.parametrize(
+    ("look", "said", "warned"),
+    [
+        (nothing, "no faults found", ""),
+        (denied, "no faults found, but not all could be looked at", "warning: not looked at: monitor, observer, act"),
+        (unknown, "no faults found, but not all could be looked at", "whether a host runs is unknown: no right."),
+    ],
+)
+def test_all_is_well_only_if_all_was_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    look: Callable[[Callable[[str], None]], None],
+    said: str,
+    warned: str,
+) -> None:
+    def parts(_kafka: object, _topics: object, _place: object, warn: Callable[[str], None]) -> Iterator[diagnosis.Part]:
+        look(warn)
+        yield diagnosis.Part([])
+
+    monkeypatch.setattr(diagnosis, "parts", parts)
+    with pytest.raises(typer.Exit):
+        command.diagnose(instance=InstanceOptions(), place=Place("localhost:1"))
+    out, err = capsys.readouterr()
+    assert out == f"{said}\n"
+    assert err.startswith(warned)
+    assert bool(err) == bool(warned)

@@ -369,7 +369,7 @@ class TestDiagnose:
         with runs.noted(note(file)):
             found = [fault.where for fault in running.programs(scene(service("A", "Orders")))]
         assert found == ["router", "transport"]
-        assert warned == [f"not looked at: monitor. `run` (process {os.getpid()}) is starting"]
+        assert warned == [f"not looked at: monitor, observer, activator. `run` (process {os.getpid()}) is starting"]
 
     @pytest.mark.usefixtures("members", "command")
     def test_an_activator_that_was_killed_before_it_knew_of_a_queue_is_missed(
@@ -399,6 +399,11 @@ class TestDiagnose:
         monkeypatch.setattr(activators, "read", lambda *_: {"orders": [Told(entry, False, 0)]})
         with runs.noted(note(file)) as ready:
             assert [*queue_faults.find(KAFKA, TOPICS)] == []
+            failed = msgspec.structs.replace(entry, exits_without_receive=3)
+            monkeypatch.setattr(activators, "read", lambda *_: {"orders": [Told(failed, False, 0)]})
+            [past] = queue_faults.find(KAFKA, TOPICS)
+            assert past.problem.startswith("when it last wrote, "), "what was known before stays known"
+            monkeypatch.setattr(activators, "read", lambda *_: {"orders": [Told(entry, False, 0)]})
             ready()
             found = [fault.where for fault in queue_faults.find(KAFKA, TOPICS)]
         assert found == ["activator", "queue orders", "observer"]

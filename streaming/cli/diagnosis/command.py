@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
-from streaming.cli.lines import say
+from streaming.cli.lines import say, watched
 from streaming.cli.options import InstanceOptions, Json, Place
 from streaming.cli.routing.routes import DefinitionsPath
 
@@ -39,20 +39,21 @@ def diagnose(
         source = explaining.source(definitions, place.cluster, topics, addresses, is_forwarding)
         _end(_tell(diagnosing.faults(source, None, topics, {}), as_json=as_json), as_json)
     kafka, is_faulty = place.cluster(), False
-    for part in diagnosis.parts(kafka, topics, diagnosis.Place(addresses, is_forwarding), _warn):
-        is_faulty |= _tell(part.faults, as_json=as_json)
-        if part.writer and not as_json:
-            say_age(kafka, topics, part.writer)
-    _end(is_faulty, as_json)
+    with watched() as warned:
+        for part in diagnosis.parts(kafka, topics, diagnosis.Place(addresses, is_forwarding), _warn):
+            is_faulty |= _tell(part.faults, as_json=as_json)
+            if part.writer and not as_json:
+                say_age(kafka, topics, part.writer)
+    _end(is_faulty, as_json, is_all=not warned)
 
 
 def _warn(line: str) -> None:
     say(f"warning: {line}", err=True)
 
 
-def _end(is_faulty: bool, as_json: bool) -> NoReturn:
+def _end(is_faulty: bool, as_json: bool, *, is_all: bool = True) -> NoReturn:
     if not is_faulty and not as_json:
-        say("no faults found")
+        say(f"no faults found{'' if is_all else ', but not all could be looked at'}")
     raise typer.Exit(1 if is_faulty else 0)
 
 

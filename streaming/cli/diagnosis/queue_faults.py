@@ -4,9 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from confluent_kafka.admin import AclOperation
-
-from streaming.cli import activators, group_facts, presence, queue_show, tables, task_failures
+from streaming.cli import activators, group_entries, group_facts, presence, queue_show, tables, task_failures
 from streaming.cli.activators import Told
 from streaming.cli.monitor_rows import (
     EXAMPLES,
@@ -20,16 +18,17 @@ from streaming.cli.monitor_rows import (
 from streaming.cli.present import NOBODY_MISSING, Present
 from streaming.cli.queue_facts import QueueFacts
 from streaming.cli.routing.diagnosing import Fault
-from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
 from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.system import hints
-from streaming.wire.topics import Topics, topic_name_problem
+from streaming.wire.topics import Topics
 
 # The faults of one kind that are told.
 _MAX_FAULTS = 10
 # The consumer groups that are looked at: each costs some requests.
 _MAX_GROUPS = 100
+# Those that no entry names any more: each costs a connection.
+_MAX_REMOVED = 10
 
 
 def find(kafka: Cluster, topics: Topics) -> Iterator[Fault]:
@@ -45,7 +44,7 @@ def find(kafka: Cluster, topics: Topics) -> Iterator[Fault]:
         yield Fault("program down", "host", down)
     told, begins = activators.read(kafka, topics), presence.starting(kafka, topics, "activator")
     if begins:  # that it does not run yet is no fault
-        told = {queue: [each for each in rows if each.is_running is not False] for queue, rows in told.items()}
+        told = activators.about_to_start(told)
     else:
         known = {row["queue"] for row in view}
         for sentence in activators.down(kafka, topics, told, known):
@@ -65,17 +64,8 @@ def find(kafka: Cluster, topics: Topics) -> Iterator[Fault]:
 
 def _of_missing_topics(told: Mapping[str, Sequence[Told]], kafka: Cluster, topics: Topics) -> Iterator[Fault]:
     """Yields the topics that entries for consumer groups name and that do not exist."""
-    rows = [each.row for of_queue in told.values() for each in of_queue if each.is_running is not False]
-    named = {(name, row.group or row.queue, row.config_file) for row in rows for name in row.topics}
-    valid = {name for name, _, _ in named if topic_name_problem(name, topics) is None}
-    existing = Admin(kafka).find_topics(dict.fromkeys(valid, (AclOperation.DESCRIBE,))) if valid else {}
-    missing = sorted(each for each in named if each[0] not in existing)
-    for name, group, file in missing[:_MAX_FAULTS]:
-        problem = (
-            f"topic {name}, which `topics` of its entry in {file} names, does not exist, so nobody sees its messages. "
-            "Create the topic, or mend the entry; a program may also create it with its first message"
-        )
-        yield Fault("no topic", f"consumer group {group}", problem)
+    for each in group_entries.missing_topics(kafka, topics, told)[:_MAX_FAULTS]:
+        yield Fault("no topic", f"consumer group {each.group}", each.problem)
 
 
 def _of_unseen_groups(
@@ -84,19 +74,14 @@ def _of_unseen_groups(
     """Yields the faults of consumer groups that entries name and of which no observer can see a message."""
     rows = {row["queue"]: row for row in view}
     seen = {name for name, row in rows.items() if row.get("members") or row["unread_messages"] > 0}
-    named = [
-        (queue, each.row.group)
-        for queue, of_queue in told.items()
-        for each in of_queue
-        if queue not in seen and each.row.group is not None and not each.row.topics and each.is_running is not False
-    ]
+    named = [each for each in group_entries.of_groups(told) if each.queue not in seen and not each.topics]
     found = 0
-    for queue, group in named[:_MAX_GROUPS]:
-        facts = QueueFacts(queue, None, None, rows.get(queue), activators=[*told[queue]])
-        facts.group = group_facts.find(kafka, group, [])
+    for each in named[:_MAX_GROUPS]:
+        facts = QueueFacts(each.queue, None, None, rows.get(each.queue), activators=[*told[each.queue]])
+        facts.group = group_facts.find(kafka, each.group or each.queue, [])
         if facts.blind and found < _MAX_FAULTS:
             found += 1
-            yield Fault("group unseen", f"consumer group {group}", facts.blind)
+            yield Fault("group unseen", f"consumer group {each.group}", facts.blind)
 
 
 def _without_host(view: Iterable[dict[str, Any]], kafka: Cluster, topics: Topics) -> tuple[str | None, frozenset[str]]:
@@ -113,9 +98,9 @@ def _without_host(view: Iterable[dict[str, Any]], kafka: Cluster, topics: Topics
 
 
 def observer_faults(
-    view: Iterable[dict[str, Any]], kafka: Cluster, topics: Topics, told: Mapping[str, Sequence[Told]]
+    view: Sequence[dict[str, Any]], kafka: Cluster, topics: Topics, told: Mapping[str, Sequence[Told]]
 ) -> Iterator[Fault]:
-    """Yields the fault of the observer on which queues depend: none runs, or it has reported nothing for long.
+    """Yields the faults of the observer on which queues depend, and of queues that no observer watches any more.
 
     Args:
         view: Rows of the monitors view.
@@ -127,17 +112,17 @@ def observer_faults(
         UserError: Kafka cannot be reached, or denies access.
     """
     seen = {row["queue"]: (one, row["unread_messages"]) for row in view if (one := observed(row)) is not None}
-    if not seen:
-        return
-    down = presence.absence(kafka, topics, "observer", f" ({queue_names([*seen])})")
+    missing = [name for name, (one, unread) in seen.items() if one.is_missing(unread)]
+    removed = group_entries.removed(view, told)
+    quiet = [name for name in removed if name not in missing][:_MAX_REMOVED]
+    needed = {*missing, *(name for name in quiet if group_facts.may_have_work(kafka, name))}
+    if lost := [name for name in removed if name in needed]:
+        yield Fault("no reader", queue_names(lost), without_entry(lost))
+    watched = [name for name in seen if name not in removed]
+    down = presence.absence(kafka, topics, "observer", f" ({queue_names(watched)})") if watched else None
     if down is not None:
         yield Fault("program down", "observer", down)
-        return
-    missing = [name for name, (one, unread) in seen.items() if one.is_missing(unread)]
-    removed = [name for name in missing if _has_lost_its_entry(told.get(name, ()), told)]
-    if removed:
-        yield Fault("no reader", queue_names(removed), without_entry(removed))
-    if silent := [name for name in missing if name not in removed]:
+    elif silent := [name for name in missing if name not in removed]:
         why = (
             f"it runs, but has not reported {queue_names(silent)} for longer than the quiet window, so no "
             f"reader is started. Does an entry of its file name the group? Otherwise {or_drop(silent)}. If one does, "
@@ -145,12 +130,6 @@ def observer_faults(
             "--quiet-window at most"
         )
         yield Fault("program stuck", "observer", why)
-
-
-def _has_lost_its_entry(rows: Iterable[Told], told: Mapping[str, Sequence[Told]]) -> bool:
-    """Returns whether activators run, and none has an entry for the queue with these rows."""
-    is_there = any(each.is_running for ones in told.values() for each in ones)
-    return is_there and not any(each.row.entry is not None and each.is_running is not False for each in rows)
 
 
 def faults(

@@ -75,7 +75,8 @@ class RunningInstance:
         """
         # Without services, neither router nor transport is needed.
         programs = ["monitor", "router", "transport"] if any(definitions.services()) else ["monitor"]
-        begin = {each: begins for each in programs if (begins := starting(self.kafka, self.topics, each))}
+        asked = [*programs, "observer", "activator"]
+        begin = {each: begins for each in asked if (begins := starting(self.kafka, self.topics, each))}
         if begin:
             self._warn(f"not looked at: {', '.join(begin)}. {next(iter(begin.values()))}")
         return self._looked_at(partial(self._program, each) for each in programs if each not in begin)
