@@ -37,8 +37,7 @@ def headline_of(facts: QueueFacts) -> str:
     now, row = _situation(facts), facts.row
     if now is None or row is None:
         return "No reader is started: the monitor has read no record of this queue."
-    hindrance = next((each for each in Hindrance if each.value == row.get("hindrance")), None)
-    return headline(now, hindrance, _time(row.get("quiet_since")), _time(row.get("quiet_until")))
+    return headline(now, _time(row.get("quiet_since")), _time(row.get("quiet_until")))
 
 
 def _situation(facts: QueueFacts) -> Situation | None:
@@ -67,6 +66,8 @@ def _situation(facts: QueueFacts) -> Situation | None:
         is_check_due=has_passed(row["next_check_time"]),
         is_start_due=has_passed(row.get("next_start_time")),
         switch_on=hints.command("queue", "alter", facts.name, "--status", "ON"),
+        hindrance=next((each for each in Hindrance if each.value == row.get("hindrance")), None),
+        waiting_where=row.get("tasks_waiting_where", 0),
         observed=observed(row, facts.present, facts.blind, facts.members_now),
     )
 

@@ -60,7 +60,8 @@ class MonitorRow(Struct, omit_defaults=True):
     how many in a row, how the last one failed, since when tasks have failed, the procedure, and when the next task is
     started. The five after them are present only for a queue that an observer reports: the group's members, and, if
     known, what it says of one more, since when it has been silent, when the group last committed, and since when it is
-    idle. The last three say why no reader is requested, and when the quiet window began and ends, if it lasts.
+    idle. The next three say why no reader is requested, and when the quiet window began and ends, if it lasts. The last
+    one is present only if sessions wait with WHERE.
     """
 
     database_name: str
@@ -98,6 +99,7 @@ class MonitorRow(Struct, omit_defaults=True):
 
 class BatchRecord(Struct):
     """A record of queue-batches: the events of one queue in one batch, their times, and both clocks. For audits.
+    tasks_waiting_where: Int64 = 0
 
     Events that do not fit into one record are split among several: `part` counts these from 1 to `parts`.
     """

@@ -321,6 +321,7 @@ class TestMonitors:
         }
 
     def test_how_often_tasks_have_failed_since_when_and_when_the_next_one_starts(self) -> None:
+            "tasks_waiting_where": 1,
         shard = FakeShard()
         clause = {"procedure_name": "p", "max_queue_readers": 1}
         shard.batch(START, command("CREATE_QUEUE", activation=clause), arrival())

@@ -100,7 +100,7 @@ def test_a_procedure_that_fails_is_shown_with_how_often_since_when_and_when_it_i
 
 def test_readers_that_wait_beside_unread_messages_have_no_partition_with_messages() -> None:
     waiting = {"state": "RECEIVES_OCCURRING", "is_receive_enabled": True, "unread_messages": 63, "tasks_waiting": 2}
-    text = shown(OFF | waiting)
+    text = shown(OFF | waiting | {"hindrance": "READER_WAITS"})
     assert "2 readers wait in RECEIVE although 63 messages are unread" in text
     assert "they have no partition with messages" in text
 

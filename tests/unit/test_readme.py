@@ -16,7 +16,7 @@ from streaming.cli.activators import Told
 from streaming.cli.present import NOBODY_MISSING
 from streaming.cli.task_failures import failure
 from streaming.core.activation.explanation import Situation, why
-from streaming.core.activation.queue_monitor import State
+from streaming.core.activation.queue_monitor import Hindrance, State
 from streaming.daemons.activator.config import Config
 from streaming.daemons.host.config import HostConfig
 from streaming.system import ages
@@ -265,8 +265,8 @@ GIVEN_UP = ActivatorRow(
     [
         why(QUOTED),
         why(replace(QUOTED, activations=3)),
-        why(replace(QUOTED, state=State.RECEIVES_OCCURRING, unread=1, waiting=1)),
-        why(replace(QUOTED, state=State.RECEIVES_OCCURRING, unread=63, waiting=2)),
+        why(replace(QUOTED, state=State.RECEIVES_OCCURRING, unread=1, waiting=1, hindrance=Hindrance.READER_WAITS)),
+        why(replace(QUOTED, state=State.RECEIVES_OCCURRING, unread=63, waiting=2, hindrance=Hindrance.READER_WAITS)),
         why(replace(QUOTED, state=State.INACTIVE, unread=0, waiting=1)),
         why(replace(QUOTED, state=State.ABSENT, is_on=False)),
         why(replace(QUOTED, state=State.ABSENT, has_notifications=False)),

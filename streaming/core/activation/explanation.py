@@ -1,8 +1,8 @@
-"""Explains in sentences why a queue monitor is in its state, by the rules of `queue_monitor`."""
+"""Explains in sentences why a queue monitor is in its state, and no reader is requested, by the monitor's verdict."""
 
 from dataclasses import dataclass
 
-from streaming.core.activation.queue_monitor import State
+from streaming.core.activation.queue_monitor import Hindrance, State
 from streaming.core.numbers import plural
 
 
@@ -71,6 +71,8 @@ class Situation:
         observed: What an observer says of its readers; None if they report.
         off_by: What has set the queue OFF, as a sentence; empty: that is not known.
         reader: What has become of the reader that was requested last, as the activator knows; empty: it may still come.
+        hindrance: Why the monitor requests no reader; None: it has no monitor, or an older one has written the row.
+        waiting_where: How many of those that wait do so with WHERE, and do not take just any message.
     """
 
     state: State
@@ -95,6 +97,13 @@ class Situation:
     is_start_due: bool = False
     reader: str = ""
     off_by: str = ""
+    hindrance: Hindrance | None = None
+    waiting_where: int = 0
+
+    @property
+    def takers(self) -> int:
+        """Returns how many of the sessions that wait would take the next message, whatever it is."""
+        return self.waiting - self.waiting_where
 
     @property
     def is_count_of_now(self) -> bool:
@@ -110,7 +119,7 @@ def why(now: Situation) -> list[str]:
 def _state(now: Situation) -> list[str]:
     if now.state is State.ABSENT:
         return _absent(now)
-    if now.observed is not None and not (now.state is State.INACTIVE and now.waiting > 0):
+    if now.observed is not None and not (now.state is State.INACTIVE and now.takers > 0):
         return _observed(now, now.observed)
     if now.state is State.INACTIVE:
         return _inactive(now)
@@ -133,16 +142,17 @@ def _absent(now: Situation) -> list[str]:
 
 
 def _inactive(now: Situation) -> list[str]:
-    if now.waiting > 0 and not now.is_watched:
-        they_take = "it still does, it takes" if now.waiting == 1 else "they still do, they take"
+    if now.takers > 0 and not now.is_watched:
+        they_take = "it still does, it takes" if now.takers == 1 else "they still do, they take"
+        return [f"There was nothing to receive. {_who_waited(now.takers)} in RECEIVE. If {they_take} the next message."]
+    if now.takers > 0:
         return [
-            f"There was nothing to receive. {_who_waited(now.waiting)} in RECEIVE. If {they_take} the next message."
-        ]
-    if now.waiting > 0:
-        return [
-            f"There is nothing to receive. {_who_waits(now.waiting)} in RECEIVE and would take the next message, so no "
+            f"There is nothing to receive. {_who_waits(now.takers)} in RECEIVE and would take the next message, so no "
             "reader has to be started: with a waiting reader, INACTIVE is the expected state."
         ]
+    if now.max_queue_readers == 0 and not now.has_notifications:
+        nothing = f"There {_now_or_then(now, 'is', 'was')} nothing to receive."
+        return [f"{nothing} The next message starts no task, because max_queue_readers is 0."]
     if not now.is_watched:
         return [
             "There was nothing to receive. Messages that have come since activate the queue as soon as a monitor runs"
@@ -217,33 +227,38 @@ def _notified(now: Situation) -> list[str]:
 
 def _receives_occurring(now: Situation) -> list[str]:
     sentences = [_now_or_then(now, "Readers receive.", "Readers received.")]
-    if now.waiting > 0 and not now.is_watched:
-        although = f" although {now.unread:,} messages were unread" if now.waiting < now.unread else ""
-        sentences.append(f"{_who_waited(now.waiting)} in RECEIVE{although}.")
-    elif 0 < now.waiting < now.unread:
-        sentences.append(_waiting_in_vain(now))
-    elif now.waiting > 0:
-        sentences.append(
-            f"{_who_waits(now.waiting)} in RECEIVE and would take the next message, so one more would have no work."
-        )
-    elif now.unread <= 0:
+    if now.hindrance is Hindrance.READER_WAITS:
+        sentences.append(_reader_waits(now))
+    elif now.hindrance is Hindrance.NOTHING_UNREAD:
         sentences.append(f"Nothing {_now_or_then(now, 'is', 'was')} unread.")
-    elif _is_at_limit(now):
+    elif now.hindrance is Hindrance.TASK_LIMIT:
         work = _now_or_then(now, "have", "have had")
-        sentences.append(f"One more would {work} work, but {_all_tasks(now)}.")
-    elif now.next_check_at is not None:
-        since = f" The last RECEIVE that found nothing was at {now.empty_at}." if now.empty_at is not None else ""
-        looks = _looks(now, "next", now.next_check_at)
+        sentences.append(f"One more would {work} work, but {_no_task(now)}.")
+    elif now.hindrance is Hindrance.QUIET_WINDOW:
         once = "once a quiet window has passed in which no reader waited and none found the queue empty"
-        requested = _now_or_then(now, f"One more is requested {once}.", f"One more was to be requested {once}.")
-        sentences.append(f"{requested} {looks[0].upper()}{looks[1:]}.{since}")
+        sentences.append(_now_or_then(now, f"One more is requested {once}.", f"One more was to be requested {once}."))
+    if now.hindrance in (Hindrance.QUIET_WINDOW, None) and now.next_check_at is not None:
+        looks = _looks(now, "next", now.next_check_at)
+        sentences.append(f"{looks[0].upper()}{looks[1:]}.")
+        if now.empty_at is not None:
+            sentences.append(f"The last RECEIVE that found nothing was at {now.empty_at}.")
     return sentences
 
 
-def _is_at_limit(now: Situation) -> bool:
-    return (
-        now.max_queue_readers is not None and now.tasks_running >= now.max_queue_readers and not now.has_notifications
-    )
+def _reader_waits(now: Situation) -> str:
+    if not now.is_watched:
+        although = f" although {now.unread:,} messages were unread" if now.takers < now.unread else ""
+        return f"{_who_waited(now.takers)} in RECEIVE{although}."
+    if now.takers < now.unread:
+        return _waiting_in_vain(now)
+    return f"{_who_waits(now.takers)} in RECEIVE and would take the next message, so one more would have no work."
+
+
+def _no_task(now: Situation) -> str:
+    """Returns why no task can be started."""
+    if now.max_queue_readers is not None and now.tasks_running < now.max_queue_readers:
+        return f"the monitor {_now_or_then(now, 'has', 'had')} no room to keep another task"
+    return _all_tasks(now)
 
 
 def _all_tasks(now: Situation) -> str:
@@ -253,10 +268,10 @@ def _all_tasks(now: Situation) -> str:
 
 
 def _waiting_in_vain(now: Situation) -> str:
-    they, have, do, them = ("it", "has", "does", "it") if now.waiting == 1 else ("they", "have", "do", "them")
+    they, have, do, them = ("it", "has", "does", "it") if now.takers == 1 else ("they", "have", "do", "them")
     free = f"{they} {have} no partition with messages" if now.is_topic else f"nothing that is unread is free for {them}"
     return (
-        f"{_who_waits(now.waiting)} in RECEIVE although {now.unread:,} messages are unread. If {they} {do} not take "
+        f"{_who_waits(now.takers)} in RECEIVE although {now.unread:,} messages are unread. If {they} {do} not take "
         f"them at once, {free}, and one more reader would have no work either."
     )
 
@@ -273,12 +288,12 @@ def _observed(now: Situation, seen: Observed) -> list[str]:
     sentences = [group, *_answer(now, seen)]
     if now.state is State.INACTIVE or seen.blind or seen.answer(now.unread) is not True:
         return sentences
-    if now.waiting > 0:
-        who = _now_or_then(now, _who_waits(now.waiting), _who_waited(now.waiting))
+    if now.hindrance is Hindrance.READER_WAITS:
+        who = _now_or_then(now, _who_waits(now.takers), _who_waited(now.takers))
         sentences.append(f"{who} in RECEIVE, so no other {_now_or_then(now, 'is', 'was')} requested.")
-    elif _is_at_limit(now):
+    elif now.hindrance is Hindrance.TASK_LIMIT:
         task = _now_or_then(now, "No task is", "No task was")
-        sentences.append(f"{task} started, because {_all_tasks(now)}.")
+        sentences.append(f"{task} started, because {_no_task(now)}.")
     else:
         if now.is_watched:
             sentences.append("One more is requested once the observer has said so for a whole quiet window.")

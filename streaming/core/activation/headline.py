@@ -5,12 +5,11 @@ from streaming.core.activation.queue_monitor import Hindrance, Reason, State
 from streaming.core.numbers import plural
 
 
-def headline(now: Situation, hindrance: Hindrance | None, quiet_since: str | None, quiet_until: str | None) -> str:
+def headline(now: Situation, quiet_since: str | None, quiet_until: str | None) -> str:
     """Returns the sentence.
 
     Args:
         now: The facts about the queue.
-        hindrance: Why no reader is requested, as the monitor has written it; None: it has written nothing.
         quiet_since: When the quiet window began; None: not known.
         quiet_until: When it ends; None: none lasts.
     """
@@ -18,9 +17,9 @@ def headline(now: Situation, hindrance: Hindrance | None, quiet_since: str | Non
         return f"No reader is started: {now.gone[0].lower()}{now.gone[1:]}."
     if now.state is State.ABSENT:
         return _absent(now)
-    if hindrance is not Hindrance.UNANSWERED and (unseen := _unseen(now)):
+    if now.hindrance is not Hindrance.UNANSWERED and (unseen := _unseen(now)):
         return f"No reader is started, because {unseen}."
-    return _SENTENCES[hindrance](now, quiet_since, quiet_until)
+    return _SENTENCES[now.hindrance](now, quiet_since, quiet_until)
 
 
 def why_activated(reason: str | None, unread: int) -> str:
@@ -75,7 +74,7 @@ def _not_wanted(_now: Situation, _since: str | None, _until: str | None) -> str:
 
 
 def _reader_waits(now: Situation, _since: str | None, _until: str | None) -> str:
-    waits = "a reader waits" if now.waiting == 1 else f"{now.waiting} readers wait"
+    waits = "a reader waits" if now.takers == 1 else f"{now.takers} readers wait"
     return f"No reader is started, because {waits} in RECEIVE: one more would have no work."
 
 

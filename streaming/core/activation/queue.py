@@ -378,6 +378,7 @@ class Queue:
         return (
             self.unread,
             self.sessions.tasks_waiting(),
+            self.sessions.waiting(),
             len(self.tasks.running),
             self.tasks.limit_reached,
             self.tasks.is_procedure_failed,

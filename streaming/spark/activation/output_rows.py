@@ -196,6 +196,7 @@ def monitor_row(name: str, queue: Queue | None, next_check_ms: int, context: Out
     tasks = queue.tasks
     if tasks.failures:
         row.task_failures, row.task_failure = tasks.failures, tasks.failure
+    row.tasks_waiting_where = queue.sessions.tasks_waiting() - queue.sessions.waiting()
         row.failing_since = _time_or_none(clock, tasks.failing_since_ms)
         row.failing_procedure = definition.procedure_name
         row.next_start_time = _time_or_none(clock, queue.next_start_ms())

@@ -5,11 +5,14 @@ from dataclasses import replace
 import pytest
 
 from streaming.core.activation.explanation import Observed, Situation, why
-from streaming.core.activation.queue_monitor import State
+from streaming.core.activation.queue_monitor import Hindrance, State
 from tests.support.situations import RECEIVING
 
-QUIET = RECEIVING
-NOTIFIED = replace(QUIET, state=State.NOTIFIED)
+QUIET = replace(RECEIVING, hindrance=Hindrance.QUIET_WINDOW)
+NOTIFIED = replace(QUIET, state=State.NOTIFIED, hindrance=Hindrance.UNANSWERED)
+WAITED = replace(QUIET, hindrance=Hindrance.READER_WAITS)
+LIMITED = replace(QUIET, hindrance=Hindrance.TASK_LIMIT)
+NOTHING = replace(QUIET, unread=0, hindrance=Hindrance.NOTHING_UNREAD)
 
 
 @pytest.mark.parametrize(
@@ -23,6 +26,10 @@ NOTIFIED = replace(QUIET, state=State.NOTIFIED)
         ),
         (replace(QUIET, state=State.INACTIVE), "The next message activates the queue."),
         (replace(QUIET, state=State.INACTIVE, max_queue_readers=1), "activates the queue, unless a task still runs."),
+        (
+            replace(QUIET, state=State.INACTIVE, max_queue_readers=0),
+            "There is nothing to receive. The next message starts no task, because max_queue_readers is 0.",
+        ),
         (replace(QUIET, state=State.ABSENT), "neither an event notification nor internal activation"),
         (replace(QUIET, state=State.INACTIVE), "The next message activates the queue"),
         (replace(QUIET, state=State.INACTIVE, waiting=1), "A reader waits in RECEIVE and would take the next message"),
@@ -41,20 +48,20 @@ NOTIFIED = replace(QUIET, state=State.NOTIFIED)
         (replace(NOTIFIED, max_queue_readers=1, failures=2, next_start_at="10:03"), "the next one starts at 10:03"),
         (replace(NOTIFIED, max_queue_readers=1, failures=2), "the monitor looks again at 10:05"),
         (replace(NOTIFIED, max_queue_readers=2, tasks_running=2), "because max_queue_readers, 2, tasks run"),
-        (replace(QUIET, waiting=1, unread=1), "A reader waits in RECEIVE and would take the next message"),
-        (replace(QUIET, waiting=2, unread=-1), "2 readers wait in RECEIVE and would take the next message"),
+        (replace(WAITED, waiting=1, unread=1), "A reader waits in RECEIVE and would take the next message"),
+        (replace(WAITED, waiting=2, unread=1), "2 readers wait in RECEIVE and would take the next message"),
         (
-            replace(QUIET, waiting=2, unread=63, is_topic=True),
+            replace(WAITED, waiting=2, unread=63, is_topic=True),
             "2 readers wait in RECEIVE although 63 messages are unread. If they do not take them at once, they have no "
             "partition with messages, and one more reader would have no work either.",
         ),
         (
-            replace(QUIET, waiting=1, unread=2),
+            replace(WAITED, waiting=1, unread=2),
             "A reader waits in RECEIVE although 2 messages are unread. If it does not take them at once, nothing that "
             "is unread is free for it, and one more reader would have no work either.",
         ),
-        (replace(QUIET, unread=0), "Nothing is unread"),
-        (replace(QUIET, max_queue_readers=2, tasks_running=2), "max_queue_readers, 2, tasks run or wait for a host."),
+        (NOTHING, "Nothing is unread"),
+        (replace(LIMITED, max_queue_readers=2, tasks_running=2), "max_queue_readers, 2, tasks run or wait for a host."),
         (QUIET, "looks next at 10:05"),
         (replace(QUIET, max_queue_readers=2, tasks_running=2, has_notifications=True), "looks next at 10:05"),
         (replace(QUIET, empty_at="10:04"), "The last RECEIVE that found nothing was at 10:04"),
@@ -65,9 +72,31 @@ def test_the_sentence(now: Situation, part: str) -> None:
     assert part in " ".join(why(now))
 
 
+@pytest.mark.parametrize(
+    ("now", "part"),
+    [
+        # One that waits with WHERE does not take just any message, so it hinders nothing.
+        (replace(QUIET, waiting=1, waiting_where=1), "One more is requested once a quiet window has passed"),
+        (replace(WAITED, waiting=2, waiting_where=1, unread=1), "A reader waits in RECEIVE and would take the next"),
+        (replace(QUIET, state=State.INACTIVE, waiting=1, waiting_where=1), "The next message activates the queue."),
+        (
+            replace(LIMITED, max_queue_readers=2),
+            "One more would have work, but the monitor has no room to keep another",
+        ),
+        (replace(LIMITED, max_queue_readers=2, is_watched=False), "have had work, but the monitor had no room"),
+        # An older monitor has written no verdict: no reason is invented.
+        (replace(QUIET, hindrance=None, waiting=1), "Readers receive. The monitor looks next at 10:05."),
+        (replace(QUIET, hindrance=None, next_check_at=None, unread=1), "Readers receive."),
+    ],
+)
+def test_the_reason_is_that_of_the_monitor_and_not_found_from_counts(now: Situation, part: str) -> None:
+    assert part in " ".join(why(now))
+    assert now.hindrance is not None or "work" not in " ".join(why(now))
+
+
 def test_readers_that_wait_beside_more_unread_messages_are_not_said_to_take_the_next_one() -> None:
     for is_topic in (True, False):
-        assert "would take the next" not in " ".join(why(replace(QUIET, waiting=2, is_topic=is_topic)))
+        assert "would take the next" not in " ".join(why(replace(WAITED, waiting=2, is_topic=is_topic)))
 
 
 # What a monitor would do at an instant, or at the next message.
@@ -107,7 +136,7 @@ def test_what_a_monitor_does_when_one_runs_again() -> None:
     assert "the next one starts as soon as a monitor runs, but not before 10:03." in why(failing)[-1]
 
 
-BUSY = replace(QUIET, waiting=2, unread=63)
+BUSY = replace(WAITED, waiting=2, unread=63)
 LIMIT = {"max_queue_readers": 2, "tasks_running": 2}
 
 
@@ -122,11 +151,11 @@ LIMIT = {"max_queue_readers": 2, "tasks_running": 2}
             "No task was started before one exited, because max_queue_readers, 2, tasks ran or waited for a host.",
         ),
         (QUIET, "Readers received."),
-        (replace(QUIET, unread=0), "Nothing was unread."),
+        (NOTHING, "Nothing was unread."),
         (BUSY, "2 readers waited in RECEIVE although 63 messages were unread."),
         (replace(BUSY, waiting=1, unread=1), "A reader waited in RECEIVE."),
         (
-            replace(QUIET, **LIMIT),  # type: ignore[arg-type]
+            replace(LIMITED, **LIMIT),  # type: ignore[arg-type]
             "One more would have had work, but max_queue_readers, 2, tasks ran or waited for a host.",
         ),
         (
@@ -205,9 +234,12 @@ class TestObservedQueues:
             (GROUP, f"{YES} One more is requested once the observer has said so for a whole quiet window. The monitor"),
             (GROUP, "The monitor looks next at 10:05."),
             (replace(GROUP, next_check_at=None), "for a whole quiet window."),
-            (replace(GROUP, waiting=1), f"{YES} A reader waits in RECEIVE, so no other is requested."),
             (
-                replace(GROUP, max_queue_readers=2, tasks_running=2, has_notifications=False),
+                replace(GROUP, waiting=1, hindrance=Hindrance.READER_WAITS),
+                f"{YES} A reader waits in RECEIVE, so no other is requested.",
+            ),
+            (
+                replace(GROUP, max_queue_readers=2, tasks_running=2, hindrance=Hindrance.TASK_LIMIT),
                 "No task is started, because max_queue_readers, 2, tasks run or wait for a host.",
             ),
             (seen_by(GROUP, replace(SEEN, one_more=False)), NO),
@@ -326,8 +358,11 @@ class TestObservedQueues:
 
     def test_without_a_monitor_no_reader_waits_and_no_task_runs_now(self) -> None:
         gone = replace(GROUP, is_watched=False)
-        assert "A reader waited in RECEIVE, so no other was requested." in why(replace(gone, waiting=1))[-1]
-        full = replace(gone, max_queue_readers=2, tasks_running=2, has_notifications=False)
+        assert (
+            "A reader waited in RECEIVE, so no other was requested."
+            in why(replace(gone, waiting=1, hindrance=WAITED.hindrance))[-1]
+        )
+        full = replace(gone, max_queue_readers=2, tasks_running=2, hindrance=Hindrance.TASK_LIMIT)
         assert "No task was started, because max_queue_readers, 2, tasks ran or waited for a host." in why(full)[-1]
 
     def test_without_an_observer_nobody_knows_what_has_come_since(self) -> None:

@@ -41,11 +41,11 @@ def seen(**more: Any) -> Situation:
     ],
 )
 def test_each_hindrance_has_its_sentence(now: Situation, hindrance: Hindrance | None, part: str) -> None:
-    assert part in headline(now, hindrance, None, None)
+    assert part in headline(replace(now, hindrance=hindrance), None, None)
 
 
 def test_a_task_limit_that_a_row_lacks_is_shown_as_none_allowed() -> None:
-    assert "0 of at most 0 run" in headline(ORDERS, Hindrance.TASK_LIMIT, None, None)
+    assert "0 of at most 0 run" in headline(replace(ORDERS, hindrance=Hindrance.TASK_LIMIT), None, None)
 
 
 @pytest.mark.parametrize(
@@ -60,12 +60,12 @@ def test_a_task_limit_that_a_row_lacks_is_shown_as_none_allowed() -> None:
 def test_the_quiet_window_says_until_when_and_why(
     empty_at: str | None, since: str | None, until: str | None, part: str
 ) -> None:
-    assert part in headline(replace(ORDERS, empty_at=empty_at), Hindrance.QUIET_WINDOW, since, until)
+    assert part in headline(replace(ORDERS, empty_at=empty_at, hindrance=Hindrance.QUIET_WINDOW), since, until)
 
 
 @pytest.mark.parametrize("hindrance", [*Hindrance, None])
 def test_every_hindrance_has_a_sentence(hindrance: Hindrance | None) -> None:
-    assert headline(ORDERS, hindrance, None, None).endswith(".")
+    assert headline(replace(ORDERS, hindrance=hindrance), None, None).endswith(".")
 
 
 @pytest.mark.parametrize(
