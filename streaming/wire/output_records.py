@@ -23,10 +23,11 @@ Headers = list[tuple[str, bytes]]
 OutputRow = tuple[str, bytes | None, bytes | None, Headers | None, int | None]
 
 
-class StartActivatedTask(Struct, tag="START_ACTIVATED_TASK", tag_field="type"):
+class StartActivatedTask(Struct, tag="START_ACTIVATED_TASK", tag_field="type", omit_defaults=True):
     """A record of queue-tasks: a request of internal activation to start a task.
 
-    At `expires_at` a task that no host has reported counts as lost. From then on no host may start it.
+    At `expires_at` a task that no host has reported counts as lost. From then on no host may start it. The last three
+    fields are present only if an activation has requested the task, and not for one that is started again.
     """
 
     queue: str
@@ -35,6 +36,9 @@ class StartActivatedTask(Struct, tag="START_ACTIVATED_TASK", tag_field="type"):
     execute_as: Identifier | None
     sequence: Int64
     expires_at: Short
+    reason: Short | None = None
+    unread_messages: Int64 | None = None
+    tasks_waiting: Int64 | None = None
 
 
 class ActivatedTaskRow(Struct):
@@ -95,11 +99,11 @@ class MonitorRow(Struct, omit_defaults=True):
     hindrance: Short | None = None
     quiet_since: Short | None = None
     quiet_until: Short | None = None
+    tasks_waiting_where: Int64 = 0
 
 
 class BatchRecord(Struct):
     """A record of queue-batches: the events of one queue in one batch, their times, and both clocks. For audits.
-    tasks_waiting_where: Int64 = 0
 
     Events that do not fit into one record are split among several: `part` counts these from 1 to `parts`.
     """

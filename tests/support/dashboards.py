@@ -7,6 +7,7 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message
 
+from streaming.cli.dashboard.activations import of_notification
 from streaming.cli.dashboard.live_view import LiveView
 from streaming.cli.dashboard.pages import QueuePages
 from streaming.cli.dashboard.server import Dashboard, Entry, application
@@ -67,8 +68,7 @@ class RowsInMemory(LiveView):
         super().__init__(Cluster("127.0.0.1:1", {}), Topics(""))
         self._monitors.rows = {each["queue_name"]: each for each in rows}
         for each in activations or []:
-            self._activations.append(each)
-            self._last[each.queue] = each
+            self._activations.take(of_notification(each))
 
 
 def application_of(view: RowsInMemory, token: str | None = None, *, is_secure: bool = False) -> ASGIApp:

@@ -5,13 +5,13 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from streaming.cli.dashboard.activations import Activated
 from streaming.cli.dashboard.pictures import picture, sparkline
 from streaming.cli.dashboard.queue_history import QueueHistory
 from streaming.cli.dashboard.timeline import Reader, Span, Timeline, timeline
 from streaming.core.activation import events
 from streaming.core.activation.events import ReceiveResult
 from streaming.core.times import iso_time
-from streaming.wire.notifications import Activation
 
 FROM_MS = 1_760_000_000_000
 UNTIL_MS = FROM_MS + 60_000
@@ -139,7 +139,7 @@ def test_instants_far_away_are_drawn_at_the_edge(instant: str) -> None:
 
 def test_names_in_the_picture_are_text() -> None:
     reason = f'{HOSTILE}" onload="alert(1)'
-    activation = Activation("QUEUE_ACTIVATION", after(1_000), "q", "id", 1, 5, 0, reason=reason)
+    activation = Activated("q", "QUEUE_ACTIVATION", 1, after(1_000), reason, 5, 0, ())
     life = Span(FROM_MS, None, "lives")
     line = Timeline(FROM_MS, UNTIL_MS, activations=[(FROM_MS + 1_000, activation)], readers=[Reader(HOSTILE, life)])
     drawn = str(picture(line))

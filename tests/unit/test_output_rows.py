@@ -209,6 +209,9 @@ class TestTasks:
             "execute_as": "me",
             "sequence": 1,
             "expires_at": "2023-11-14T21:14:20.123Z",
+            "reason": "MESSAGE_ARRIVED_ON_EMPTY_QUEUE",
+            "unread_messages": 3,
+            "tasks_waiting": 0,
         }
         assert row.json == {
             "task_id": task_id,
@@ -318,10 +321,10 @@ class TestMonitors:
             "hindrance": "QUIET_WINDOW",
             "quiet_since": "2023-11-14T21:13:19.123Z",
             "quiet_until": "2023-11-14T21:13:24.123Z",
+            "tasks_waiting_where": 1,
         }
 
     def test_how_often_tasks_have_failed_since_when_and_when_the_next_one_starts(self) -> None:
-            "tasks_waiting_where": 1,
         shard = FakeShard()
         clause = {"procedure_name": "p", "max_queue_readers": 1}
         shard.batch(START, command("CREATE_QUEUE", activation=clause), arrival())

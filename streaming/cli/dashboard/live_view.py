@@ -9,6 +9,8 @@ from typing import Any
 
 import msgspec
 from confluent_kafka import Message
+from streaming.cli.dashboard.activations import Activated, Activations, of_notification, of_task
+from streaming.cli.dashboard.contact import Contact
 
 from streaming.cli.tables import row_decoder
 from streaming.errors import UserError
@@ -17,11 +19,11 @@ from streaming.kafka.latest_rows import LatestRows
 from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.system import wall_clock
 from streaming.wire.decoding import RecordDecoder
-from streaming.wire.notifications import Activation, decode
+from streaming.wire.notifications import decode
 from streaming.wire.output_records import MonitorRow
 from streaming.wire.topics import Topics
 
-# Notifications of this time are read at the start, and as many are kept.
+# Activations of this time are read at the start, and as many are kept.
 _RECENT_MS = 3_600_000
 _KEPT_ACTIVATIONS = 2_000
 # Points of a queue's sparkline, and the shortest time between two of them.
@@ -48,16 +50,17 @@ class LiveView:
         self._monitors: LatestRows[dict[str, Any]] = LatestRows(
             "row of a queue monitor", row_decoder(msgspec.json.Decoder(MonitorRow)), _warn
         )
-        self._decoder = RecordDecoder("notification", decode, _warn)
-        self._activations: deque[Activation] = deque(maxlen=_KEPT_ACTIVATIONS)
-        self._last: dict[str, Activation] = {}
+        self._notifications = RecordDecoder("notification", decode, _warn)
+        self._tasks: RecordDecoder[Activated | None] = RecordDecoder("task", of_task, _warn)
+        self._activations = Activations(_KEPT_ACTIVATIONS)
         # Of each queue: a time, the unread messages then, the next time, ... Flat arrays, because tuples of 10,000
         # queues would take 70 MB.
         self._unread: dict[str, array[int]] = {}
         self._is_stopped = threading.Event()
         ways = {
             "views": (topics.monitors, self._take_monitor, Start.BEGINNING, None),
-            "notifications": (topics.activations, self._take_activation, Start.END, _RECENT_MS),
+            "notifications": (topics.activations, self._take_notification, Start.END, _RECENT_MS),
+            "tasks": (topics.tasks, self._take_task, Start.END, _RECENT_MS),
         }
         self._threads = [
             threading.Thread(target=self._follow, args=way, name=name, daemon=True) for name, way in ways.items()
@@ -90,15 +93,15 @@ class LiveView:
             points = self._unread.get(queue, ())
             return list(zip(points[::2], points[1::2], strict=True))
 
-    def last_activation(self, queue: str) -> Activation | None:
-        """Returns the last notification of a queue; None: there was none in the last hour."""
+    def last_activation(self, queue: str) -> Activated | None:
+        """Returns the last activation of a queue; None: there was none in the last hour."""
         with self._lock:
-            return self._last.get(queue)
+            return self._activations.last(queue)
 
-    def activations(self) -> list[Activation]:
-        """Returns the last notifications of all queues, newest first."""
+    def activations(self) -> list[Activated]:
+        """Returns the last activations of all queues, newest first."""
         with self._lock:
-            return list(reversed(self._activations))
+            return self._activations.newest_first()
 
     def _follow(self, topic: str, take: Callable[[Message], None], start: Start, recent_ms: int | None) -> None:
         while not self._is_stopped.is_set():
@@ -124,7 +127,7 @@ class LiveView:
         row = self._monitors.rows.get(name)
         if row is None:
             self._unread.pop(name, None)
-            self._last.pop(name, None)
+            self._activations.forget_last(name)
             return
         points = self._unread.setdefault(name, array("q"))
         time_ms, unread = message.timestamp()[1], max(0, row["unread_messages"])
@@ -134,11 +137,15 @@ class LiveView:
             points.extend((time_ms, unread))
             del points[: -2 * _POINTS]
 
-    def _take_activation(self, message: Message) -> None:
-        activation = self._decoder.decode(message)
-        if activation is not None:
-            self._activations.append(activation)
-            self._last[activation.queue] = activation
+    def _take_notification(self, message: Message) -> None:
+        found = self._notifications.decode(message)
+        if found is not None:
+            self._activations.take(of_notification(found))
+
+    def _take_task(self, message: Message) -> None:
+        found = self._tasks.decode(message)
+        if found is not None:
+            self._activations.take(found)
 
 
 def _warn(line: str) -> None:

@@ -9,13 +9,15 @@ from typing import Any
 import msgspec
 from confluent_kafka import Message
 
+from streaming.cli.dashboard.activations import Activated, Activations, of_notification, of_task
 from streaming.cli.tables import row_decoder
 from streaming.core.activation.events import Event
+from streaming.core.times import iso_ms
 from streaming.kafka.clients import Cluster
 from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.wire import input_records
 from streaming.wire.decoding import InvalidRecordError
-from streaming.wire.notifications import Activation, decode
+from streaming.wire.notifications import decode
 from streaming.wire.output_records import MonitorRow
 from streaming.wire.topics import Topics
 
@@ -30,13 +32,13 @@ class QueueHistory:
 
     Attributes:
         events: (time in ms, what senders, readers, hosts or an observer have reported).
-        activations: (time in ms, notification).
+        activations: (time in ms, activation).
         rows: (time in ms, row of the monitors view).
         is_complete: Whether all of the period was read.
     """
 
     events: list[tuple[int, Event]] = field(default_factory=list)
-    activations: list[tuple[int, Activation]] = field(default_factory=list)
+    activations: list[tuple[int, Activated]] = field(default_factory=list)
     rows: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
     is_complete: bool = True
 
@@ -47,6 +49,7 @@ def read(cluster: Cluster, topics: Topics, queue: str, since_ms: int) -> QueueHi
     Raises:
         UserError: Kafka cannot be reached or denies access, or a topic is missing.
     """
+    activations = Activations(_MOST_RECORDS)
     found, decode_row = QueueHistory(), row_decoder(msgspec.json.Decoder(MonitorRow))
     decoders: dict[str, Callable[[Message], None]] = {}
 
@@ -58,8 +61,9 @@ def read(cluster: Cluster, topics: Topics, queue: str, since_ms: int) -> QueueHi
 
         return take
 
-    def take_activation(message: Message) -> None:
-        found.activations.append((message.timestamp()[1], decode(message)))
+    def take_task(message: Message) -> None:
+        if (task := of_task(message)) is not None:
+            activations.take(task)
 
     def take_row(message: Message) -> None:
         _, row = decode_row(message)
@@ -68,13 +72,15 @@ def read(cluster: Cluster, topics: Topics, queue: str, since_ms: int) -> QueueHi
 
     decoders[topics.arrivals] = take_event(input_records.arrivals_decoder)
     decoders[topics.receives] = take_event(input_records.receives_decoder)
-    decoders[topics.activations] = take_activation
+    decoders[topics.activations] = lambda message: activations.take(of_notification(decode(message)))
+    decoders[topics.tasks] = take_task
     decoders[topics.monitors] = take_row
     with TopicFollower(cluster, list(decoders), Start.END, since_ms=since_ms) as follower:
         for message in _bounded(follower, found):
             if message.key() == queue.encode():
                 with suppress(InvalidRecordError):
                     decoders[message.topic() or ""](message)
+    found.activations = [(iso_ms(each.post_time) or since_ms, each) for each in activations.newest_first()]
     for each in (found.events, found.activations, found.rows):
         each.sort(key=lambda dated: dated[0])
     return found

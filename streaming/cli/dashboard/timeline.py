@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from streaming.cli.dashboard.activations import Activated
 from streaming.cli.dashboard.queue_history import QueueHistory
 from streaming.core.activation import events
 from streaming.core.activation.events import Event, Receive, ReceiveResult
 from streaming.core.times import iso_ms
-from streaming.wire.notifications import Activation
 
 
 class Doing(StrEnum):
@@ -57,7 +57,7 @@ class Timeline:
         members: (time, members) of an observed consumer group.
         quiet: The quiet windows.
         suppressed: From each activation to its answer, or to the end of its time-out.
-        activations: (time, notification).
+        activations: (time, activation).
         readers: The readers that did something, in order of their first report.
         is_complete: Whether all records of the period were read.
     """
@@ -71,7 +71,7 @@ class Timeline:
     members: list[tuple[int, int]] = field(default_factory=list)
     quiet: list[Span] = field(default_factory=list)
     suppressed: list[Span] = field(default_factory=list)
-    activations: list[tuple[int, Activation]] = field(default_factory=list)
+    activations: list[tuple[int, Activated]] = field(default_factory=list)
     readers: list[Reader] = field(default_factory=list)
     is_complete: bool = True
 

@@ -291,7 +291,7 @@ class Queue:
         if self.poison.is_reached_by_rollback(counted_before, now_ms):
             self.definition.is_on = False
             self.sequence += 1
-            self._notify(EventType.BROKER_QUEUE_DISABLED, None, None)
+            self._notifications.append(self._notification(EventType.BROKER_QUEUE_DISABLED, None, None))
             self._follow_definition(False, now_ms)
 
     # 2. what is due, 3. the check
@@ -318,23 +318,25 @@ class Queue:
         is_due = is_for_tasks or trigger in (Trigger.ACTIVATED, Trigger.TASK_LIMIT_REACHED)
         if is_due and (lacks_room or self.tasks.is_at_limit(clause)):
             self.tasks.limit_reached += 1
+        request: Notification | None = None
         is_to_look_again = lacks_room and trigger is Trigger.TASK_LIMIT_REACHED
         self.tasks.room_check_ms = now_ms + TASK_RETRY_MS if is_to_look_again else FOREVER_MS
         if reason is not None:
             self.sequence += 1
-            if self.definition.notifications:
-                expires_ms = now_ms + work.timeout_ms if work.timeout_ms < FOREVER_MS else None
-                self._notify(EventType.QUEUE_ACTIVATION, reason, expires_ms)
+            expires_ms = now_ms + work.timeout_ms if work.timeout_ms < FOREVER_MS else None
+            request = self._notification(EventType.QUEUE_ACTIVATION, reason, expires_ms)
+            if request.notifications:
+                self._notifications.append(request)
         is_activated = is_for_tasks or reason is not None
         if now_ms >= (self.tasks.back_off_until_ms() if is_activated else self.next_start_ms()):
-            self._start_task(now_ms, name_task)
+            self._start_task(now_ms, name_task, request)
         self._has_arrived = False  # rule A holds only until the end of its batch
 
-    def _start_task(self, now_ms: int, name_task: NameTask) -> None:
+    def _start_task(self, now_ms: int, name_task: NameTask, request: Notification | None) -> None:
         clause = self.tasks.startable(self.definition.activation)
         if clause is None:
             return
-        self.tasks.start(clause, self.sequence, name_task, now_ms)
+        self.tasks.start(clause, self.sequence, name_task, now_ms, request)
         if not self.definition.notifications:
             self.monitor.last_activated_ms = now_ms  # a task that is started again has T from its own start
 
@@ -343,17 +345,15 @@ class Queue:
         notifications, self._notifications = self._notifications, []
         return notifications
 
-    def _notify(self, event_type: EventType, reason: Reason | None, expires_ms: int | None) -> None:
-        self._notifications.append(
-            Notification(
-                event_type=event_type,
-                sequence=self.sequence,
-                reason=reason,
-                unread_messages=self.unread,
-                tasks_waiting=self.sessions.tasks_waiting(),
-                expires_ms=expires_ms,
-                notifications=list(self.definition.notifications.items()),
-            )
+    def _notification(self, event_type: EventType, reason: Reason | None, expires_ms: int | None) -> Notification:
+        return Notification(
+            event_type=event_type,
+            sequence=self.sequence,
+            reason=reason,
+            unread_messages=self.unread,
+            tasks_waiting=self.sessions.tasks_waiting(),
+            expires_ms=expires_ms,
+            notifications=list(self.definition.notifications.items()),
         )
 
     def _work(self) -> Work:

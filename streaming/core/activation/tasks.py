@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from streaming.core.activation.definition import ActivationClause
 from streaming.core.activation.events import RefusedEventError
+from streaming.core.activation.notification import Notification
 from streaming.core.activation.room import ENDLESS, NUMBER_BYTES, no_room, text_bytes
 from streaming.core.activation.sessions import Lease
 from streaming.core.activation.settings import (
@@ -37,6 +38,7 @@ class Task:
         host: The task host that runs it; None until a host has reported it.
         is_confirmed: Whether a host has reported that it runs.
         lease: How long it counts as running without a report.
+        request: The activation, if the task was requested for it just now. Snapshots do not keep it.
     """
 
     procedure_name: str | None
@@ -46,6 +48,7 @@ class Task:
     host: str | None
     is_confirmed: bool
     lease: Lease
+    request: Notification | None = None
 
 
 # The bytes of a task in a snapshot without its texts: three numbers, and three values of one byte.
@@ -109,12 +112,19 @@ class Tasks:
         """Returns whether only the lack of room keeps a task from being started."""
         return self.room.is_used_up_for_commands and self.startable(clause) is not None
 
-    def start(self, clause: ActivationClause, sequence: int, name_task: NameTask, now_ms: int) -> None:
+    def start(
+        self,
+        clause: ActivationClause,
+        sequence: int,
+        name_task: NameTask,
+        now_ms: int,
+        request: Notification | None = None,
+    ) -> None:
         """Adds a task that the monitor now requests; looks again later if the room is used up."""
         if self.room.is_used_up_for_commands:
             self.retry_ms = now_ms + TASK_RETRY_MS
             return
-        task = Task(clause.procedure_name, clause.execute_as, sequence, now_ms, None, False, Lease(now_ms))
+        task = Task(clause.procedure_name, clause.execute_as, sequence, now_ms, None, False, Lease(now_ms), request)
         self._take_up(name_task(sequence), task)
         self.unanswered_from = self.unanswered_from or sequence
         self.retry_ms = FOREVER_MS

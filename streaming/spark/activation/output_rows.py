@@ -148,6 +148,9 @@ def task_rows(queue: str, tasks: dict[str, Task | None], task_lease_ms: int, con
                 sequence=task.sequence,
                 expires_at=iso_time(clock.wall_ms(task.started_ms + task_lease_ms)),
             )
+            if (request := task.request) is not None and request.reason is not None:
+                start.reason = request.reason.value
+                start.unread_messages, start.tasks_waiting = request.unread_messages, request.tasks_waiting
             rows.append((context.topics.tasks, queue.encode(), _encoder.encode(start), None, None))
         row = ActivatedTaskRow(
             task_id=task_id,
@@ -193,10 +196,10 @@ def monitor_row(name: str, queue: Queue | None, next_check_ms: int, context: Out
         update_time=iso_time(clock.batch_ms),
     )
     row.is_count_uncertain = queue.is_count_uncertain
+    row.tasks_waiting_where = queue.sessions.tasks_waiting() - queue.sessions.waiting()
     tasks = queue.tasks
     if tasks.failures:
         row.task_failures, row.task_failure = tasks.failures, tasks.failure
-    row.tasks_waiting_where = queue.sessions.tasks_waiting() - queue.sessions.waiting()
         row.failing_since = _time_or_none(clock, tasks.failing_since_ms)
         row.failing_procedure = definition.procedure_name
         row.next_start_time = _time_or_none(clock, queue.next_start_ms())

@@ -1,0 +1,87 @@
+"""Activations on the pages: of event notifications, of internal activation, and of both at once."""
+
+import json
+from typing import Any
+
+import pytest
+from confluent_kafka import Message
+
+from streaming.cli.dashboard.activations import Activated, Activations, of_task
+from streaming.core.times import iso_time
+from streaming.wire.decoding import InvalidRecordError
+from tests.support.dashboards import RowsInMemory, application_of, ask, row
+
+AT_MS = 1_760_000_000_000
+REASON = "MESSAGES_ACCUMULATING"
+
+
+def record(value: Any) -> Message:
+    data = None if value is None else json.dumps(value).encode()
+    return Message(topic="", partition=0, offset=0, key=b"payments", value=data, timestamp=(1, AT_MS))
+
+
+def task(**fields: Any) -> Message:
+    values = {
+        "type": "START_ACTIVATED_TASK",
+        "queue": "payments",
+        "task_id": "5f0c3d0e-93c1",
+        "procedure_name": "read_payments",
+        "execute_as": None,
+        "sequence": 4,
+        "expires_at": iso_time(AT_MS + 60_000),
+        "reason": REASON,
+        "unread_messages": 31,
+        "tasks_waiting": 0,
+    }
+    return record({name: value for name, value in (values | fields).items() if value is not ...})
+
+
+def activated(sequence: int, at_ms: int = AT_MS, queue: str = "payments", asked: str = "notification n") -> Activated:
+    return Activated(queue, "QUEUE_ACTIVATION", sequence, iso_time(at_ms), REASON, 1, 0, (asked,))
+
+
+def test_a_task_that_an_activation_has_requested_is_on_the_page_with_its_reason() -> None:
+    view = RowsInMemory([row("payments", activation_sequence=4)])
+    view._take_task(task())
+    text = ask(application_of(view), "/activity").text
+    for part in ("payments", "messages accumulating", ">31<", "task read_payments 5f0c3d0e", "1 in the last hour"):
+        assert part in text, part
+    assert "messages accumulating" in ask(application_of(view)).text
+
+
+def test_a_task_that_is_started_again_and_a_tombstone_are_no_activations() -> None:
+    again = task(reason=..., unread_messages=..., tasks_waiting=...)
+    assert of_task(again) is None
+    assert of_task(record(None)) is None
+
+
+@pytest.mark.parametrize("fields", [{"queue": "a\nb"}, {"task_id": ""}, {"sequence": "4"}])
+def test_other_records_are_refused(fields: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRecordError):
+        of_task(task(**fields))
+
+
+def test_an_activation_with_notifications_and_a_task_is_one() -> None:
+    found = Activations(10)
+    for asked, late_ms in (("notification n", 0), ("task p", 300), ("notification n", 0), ("notification m", 0)):
+        found.take(activated(1, AT_MS + late_ms, asked=asked))
+    [one] = found.newest_first()
+    assert one.asked == ("notification n", "task p", "notification m")
+    assert one.post_time == iso_time(AT_MS)
+
+
+def test_a_queue_that_is_created_again_begins_with_one_again() -> None:
+    found = Activations(10)
+    found.take(activated(1))
+    found.take(activated(1, AT_MS + 3_600_000))
+    assert [each.post_time for each in found.newest_first()] == [iso_time(AT_MS + 3_600_000)]
+
+
+def test_the_newest_come_first_whatever_topic_is_read_first_and_the_oldest_are_forgotten() -> None:
+    found = Activations(3)
+    for sequence in (1, 2, 5, 3, 4):
+        found.take(activated(sequence, AT_MS + sequence * 1_000))
+    assert [each.sequence for each in found.newest_first()] == [5, 4, 3]
+    last = found.last("payments")
+    assert last is not None
+    assert last.sequence == 5
