@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Message
 from streaming.cli.dashboard.activations import of_notification
 from streaming.cli.dashboard.live_view import LiveView
 from streaming.cli.dashboard.pages import QueuePages
-from streaming.cli.dashboard.server import Dashboard, Entry, application
+from streaming.cli.dashboard.server import Dashboard, Entry, News, application
 from streaming.core.times import iso_time
 from streaming.kafka.clients import Cluster
 from streaming.system import wall_clock
@@ -71,11 +71,16 @@ class RowsInMemory(LiveView):
             self._activations.take(of_notification(each))
 
 
-def application_of(view: RowsInMemory, token: str | None = None, *, is_secure: bool = False) -> ASGIApp:
+def application_of(
+    view: RowsInMemory, token: str | None = None, *, is_secure: bool = False, news: News | None = None
+) -> ASGIApp:
     """Returns the application with the pages that need no Kafka."""
     pages = QueuePages(view)
-    entries = [Entry("/", pages.queues, "Queues"), Entry("/activity", pages.activity, "Activity")]
-    dashboard = Dashboard(entries, lambda: view.version, lambda: view.problem)
+    entries = [
+        Entry("/", pages.queues, "Queues", needs_monitor=True),
+        Entry("/activity", pages.activity, "Activity", needs_monitor=True),
+    ]
+    dashboard = Dashboard(entries, lambda: view.version, lambda: news or News(view.problem))
     return application(dashboard, NAMES, token, is_secure=is_secure)
 
 

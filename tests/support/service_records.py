@@ -8,10 +8,11 @@ import msgspec
 from confluent_kafka import Message
 from starlette.types import Message as Part
 
+from streaming.cli.dashboard.contact import Contact
 from streaming.cli.dashboard.conversation_pages import ConversationPages
 from streaming.cli.dashboard.live_services import LiveServices
 from streaming.cli.dashboard.live_view import LiveView
-from streaming.cli.dashboard.server import Build, Dashboard, Entry, application
+from streaming.cli.dashboard.server import Build, Dashboard, Entry, News, application
 from streaming.cli.dashboard.service_pages import ServicePages
 from streaming.kafka.clients import Cluster
 from streaming.wire.service_commands import ServiceCommand
@@ -34,7 +35,7 @@ def live_services(
     is_complete: bool = True,
 ) -> LiveServices:
     """Returns the live view after it has read these records."""
-    live = LiveServices(CLUSTER, Topics())
+    live = LiveServices(Contact(CLUSTER, Topics()), CLUSTER, Topics())
     with live.read() as found:
         for command in commands:
             found.take_command(record(command.database, msgspec.json.encode(command)))
@@ -71,7 +72,7 @@ def html_of(build: Build) -> str:
 
 
 def _answer(entries: list[Entry], path: str, query: str) -> str:
-    app = application(Dashboard(entries, lambda: 0, lambda: ""), ["*"], None, is_secure=False)
+    app = application(Dashboard(entries, lambda: 0, News), ["*"], None, is_secure=False)
     scope: dict[str, Any] = {
         "type": "http",
         "http_version": "1.1",

@@ -9,6 +9,9 @@ import pytest
 from streaming.cli.dashboard.pages import _answer
 from streaming.cli.present import Present
 from streaming.cli.queue_facts import QueueFacts
+from streaming.cli.dashboard.server import News
+from streaming.core.times import iso_time
+from streaming.system import wall_clock
 from streaming.wire.notifications import Activation
 from tests.support.dashboards import HOSTILE, RowsInMemory, activation, application_of, ask, row
 
@@ -108,10 +111,38 @@ def test_of_a_group_that_no_observer_looks_at_the_page_says_what_was() -> None:
 
 def test_a_problem_is_told_above_what_was_known() -> None:
     view = RowsInMemory([row("orders")])
-    view.problem = "Kafka cannot be reached <b>"
+    view._problems["queue-monitors"] = "Kafka cannot be reached <b>"
     text = shown(view)
     assert "Kafka cannot be reached &lt;b&gt;" in text
     assert names(text) == ["orders"]
+
+
+@pytest.mark.parametrize("path", ["/", "/activity"])
+def test_each_page_says_since_when_kafka_is_silent_above_what_was_known(path: str) -> None:
+    view = RowsInMemory([row("orders")], [notification("orders")])
+    since = iso_time(wall_clock.now_ms() - 42_000)
+    text = ask(application_of(view, news=News(silent_since=since, monitor="no monitor runs")), path).text
+    assert f'Kafka has not answered since <time datetime="{since}"' in text
+    assert "(<time" in text
+    assert "42 s ago" in text
+    assert names(text) == ["orders"]
+    # Whether a monitor runs is not known meanwhile.
+    assert "no monitor runs" not in text
+
+
+def test_pages_of_what_a_monitor_writes_say_that_none_runs() -> None:
+    view = RowsInMemory([row("orders")])
+    app = application_of(view, news=News(monitor="no monitor runs. Start one: `queue-activation monitor`"))
+    assert "no monitor runs. Start one: <code>queue-activation monitor</code>. What follows may be old." in (
+        ask(app).text
+    )
+
+
+def test_what_keeps_one_topic_from_being_read_is_told_although_another_is_read() -> None:
+    view = RowsInMemory([row("orders")])
+    view._problems |= {"queue-monitors": "no right to read queue-monitors", "queue-activations": "no topic"}
+    view._problems.pop("queue-activations")
+    assert "no right to read queue-monitors" in shown(view)
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,11 @@ pytest.importorskip("starlette")
 from markupsafe import Markup
 
 from streaming.cli.activators import Told
-from streaming.cli.dashboard import backlogs, health_page, program_pages
+from streaming.cli.dashboard import backlogs, batches, program_pages
 from streaming.cli.dashboard.instants import sentence
 from streaming.cli.dashboard.kept import Kept
 from streaming.cli.dashboard.program_pages import Program
-from streaming.cli.dashboard.server import Dashboard, Page, Part
+from streaming.cli.dashboard.server import Dashboard, Entry, News, Page, Part
 from streaming.cli.lines import say
 from streaming.cli.routing.diagnosing import Fault
 from streaming.errors import UserError
@@ -32,8 +32,9 @@ SOON_S = 10
 
 def html(template: str, **values: Any) -> str:
     """Returns a part of a page as it is sent."""
-    dashboard = Dashboard([], lambda: 0, lambda: "")
-    return dashboard._rendered(Page("A page", [Part("part", template, values)]))["part"]
+    dashboard, entry = Dashboard([], lambda: 0, News), Entry("/", lambda _: page)
+    page = Page("A page", [Part("part", template, values)])
+    return dashboard._rendered(entry, page)["part"]
 
 
 def activator_row(**fields: Any) -> ActivatorRow:
@@ -91,6 +92,21 @@ class TestKept:
         assert answer is not None
         assert answer.warnings == ["whether a host runs is unknown"]
         assert capsys.readouterr().err == ""
+
+    def test_while_kafka_is_silent_nothing_is_asked_and_what_was_fresh_then_is_shown(self) -> None:
+        silent_since_ms: list[int | None] = [None]
+        kept, found = Kept(0.0, 60.0, lambda: silent_since_ms[0]), iter(range(10))
+        first = kept.get("number", lambda: next(found))
+        assert first is not None
+        silent_since_ms[0] = first.at_ms + 1_000
+        assert [kept.get("number", lambda: next(found)) for _ in range(3)] == [first] * 3
+        with pytest.raises(UserError, match="not known while Kafka does not answer"):
+            kept.get("another", lambda: next(found))
+        silent_since_ms[0] = first.at_ms + 3_600_000
+        with pytest.raises(UserError, match="not known while Kafka does not answer"):
+            kept.get("number", lambda: next(found))
+        silent_since_ms[0] = None
+        wait_until(lambda: (kept.get("number", lambda: next(found)) or first).found, SOON_S, "an answer")
 
     def test_each_answer_has_its_own_advice(self) -> None:
         hints.begin("dashboard", None)
@@ -235,18 +251,18 @@ class TestBatches:
     SIGN = SignOfLife(1_000_000, 10_000)
 
     def test_one_in_time_has_no_problem(self) -> None:
-        found = health_page.of_sign("monitor", self.SIGN, 1_005_000, None)
+        found = batches.of_sign("monitor", self.SIGN, 1_005_000, None)
         assert (found.committed, found.every, found.problem) == ("1970-01-01T00:16:40.000Z", "10 s", "")
 
     def test_one_that_is_late_is_told_with_the_sentence_of_the_commands(self) -> None:
-        found = health_page.of_sign("monitor", self.SIGN, 1_100_000, None)
+        found = batches.of_sign("monitor", self.SIGN, 1_100_000, None)
         assert found.problem.startswith("the monitor's last sign of life is 100 s old")
 
     def test_one_that_does_not_run_is_not_called_late(self) -> None:
-        assert health_page.of_sign("monitor", self.SIGN, 1_100_000, "no monitor runs").problem == "no monitor runs"
+        assert batches.of_sign("monitor", self.SIGN, 1_100_000, "no monitor runs").problem == "no monitor runs"
 
     def test_without_a_sign_nothing_is_known(self) -> None:
-        found = health_page.of_sign("router", None, 0, None)
+        found = batches.of_sign("router", None, 0, None)
         assert found.committed is None
         assert "no router has left a sign of life" in found.problem
         assert 'class="unknown"' in html("signs.html", batches=[found], backlogs=[])

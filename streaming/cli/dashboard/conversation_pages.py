@@ -28,7 +28,7 @@ class ConversationPages:
     def __init__(self, services: LiveServices) -> None:
         self._services = services
         self._shared = Shared()
-        self._kept = Kept()
+        self._kept = Kept(silent_since_ms=services.contact.silent_since_ms)
 
     def conversations(self, query: QueryParams) -> Page:
         """Returns the page of all endpoints: their counts, what waits, and those that are searched for."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from streaming.cli import lines
+from streaming.errors import UserError
 from streaming.system import hints, wall_clock
 from streaming.system.threads import started
 
@@ -37,15 +38,20 @@ class Answer(Generic[T]):
 class Kept:
     """The last answers to some questions, each found anew after some time if somebody asks."""
 
-    def __init__(self, every_s: float = 1.5, fresh_s: float = 20.0) -> None:
+    def __init__(
+        self, every_s: float = 1.5, fresh_s: float = 20.0, silent_since_ms: Callable[[], int | None] = lambda: None
+    ) -> None:
         """Begins without answers.
 
         Args:
             every_s: An answer is found anew after this time.
             fresh_s: It is shown for this time while the next one is looked for.
+            silent_since_ms: Returns since when Kafka has not answered; None if it answers. While it is silent, nothing
+                is asked, and the answers that were fresh then are shown.
         """
         self._every_s = every_s
         self._fresh_s = fresh_s
+        self._silent_since_ms = silent_since_ms
         self._questions: OrderedDict[str, _Question] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -57,13 +63,15 @@ class Kept:
             find: Finds the answer.
 
         Raises:
-            UserError: `find` has raised it.
+            UserError: `find` has raised it, or Kafka is silent.
         """
         with self._lock:
             question = self._questions.setdefault(name, _Question())
             self._questions.move_to_end(name)
             while len(self._questions) > _MOST:
                 self._questions.popitem(last=False)
+        if (since_ms := self._silent_since_ms()) is not None:
+            return question.kept(since_ms - round(self._fresh_s * 1000))
         return question.answer(find, self._every_s, self._fresh_s)
 
 
@@ -76,6 +84,13 @@ class _Question:
         self._answered_s = -math.inf
         self._answer: Answer[object] | None = None
         self._error: BaseException | None = None
+
+    def kept(self, from_ms: int) -> Answer[Any]:
+        """Returns the last answer without looking for another; raises UserError if there is none since an instant."""
+        with self._changed:
+            if self._answer is None or self._answer.at_ms < from_ms:
+                raise UserError("This is not known while Kafka does not answer.")
+            return self._answer
 
     def answer(self, find: Callable[[], T], every_s: float, fresh_s: float) -> Answer[T] | None:
         with self._changed:

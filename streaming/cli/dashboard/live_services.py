@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 
 from confluent_kafka import Message
 
+from streaming.cli.dashboard.contact import Contact
 from streaming.cli.presence import is_running
 from streaming.cli.routing.explaining import Origin, instance_of
 from streaming.core.routing.definition_rules import RefusedDefinitionError
@@ -30,7 +31,6 @@ Row = TypeVar("Row", EndpointRow, TransmissionRow)
 
 # A row of an endpoint takes about 1 KB of memory.
 MAX_ROWS = 50_000
-_AGAIN_AFTER_S = 5.0
 # A router that was killed counts as running for as long.
 _LOOK_EVERY_S = 10.0
 _log = logging.getLogger(__name__)
@@ -110,13 +110,15 @@ class LiveServices:
     """Services and conversations as they are now. A context manager: a thread reads while the block runs.
 
     Attributes:
+        contact: Whether Kafka answers.
         version: Grows with each record that is taken.
         problem: Why nothing is read at present, and what to do; empty if all is well.
         addresses: The addresses of this instance, as routes name them.
         has_router: Whether a router runs; None: not known.
     """
 
-    def __init__(self, cluster: Cluster, topics: Topics) -> None:
+    def __init__(self, contact: Contact, cluster: Cluster, topics: Topics) -> None:
+        self.contact = contact
         self.cluster = cluster
         self.topics = topics
         self.version = 0
@@ -181,6 +183,8 @@ class LiveServices:
                     self.version += 1
 
     def _look_for_router(self) -> None:
+        if self.contact.silent_since_ms() is not None:
+            return
         found = None
         with suppress(UserError):  # Kafka does not answer, or this user may not look
             found = is_running(self.cluster, self.topics, "router")
@@ -195,7 +199,8 @@ class LiveServices:
     def _await_topics(self) -> None:
         """Waits before the next reading until this user may see all topics: most instances have no services."""
         names = [self.topics.service_commands, self.topics.service_conversations, self.topics.service_transmissions]
-        while not self._is_stopped.wait(_AGAIN_AFTER_S):
+        while not self._is_stopped.is_set():
+            self.contact.wait_before_next_try(self._is_stopped)
             with suppress(UserError):
                 if None not in Admin(self.cluster).visible_partitions(names, ADMIN_TIMEOUT_S).values():
                     return

@@ -3,15 +3,14 @@
 import logging
 import threading
 from array import array
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 from confluent_kafka import Message
+
 from streaming.cli.dashboard.activations import Activated, Activations, of_notification, of_task
 from streaming.cli.dashboard.contact import Contact
-
 from streaming.cli.tables import row_decoder
 from streaming.errors import UserError
 from streaming.kafka.clients import Cluster
@@ -29,7 +28,6 @@ _KEPT_ACTIVATIONS = 2_000
 # Points of a queue's sparkline, and the shortest time between two of them.
 _POINTS = 60
 _POINT_MS = 5_000
-_AGAIN_AFTER_S = 5.0
 _log = logging.getLogger(__name__)
 
 
@@ -37,15 +35,16 @@ class LiveView:
     """The rows that were written last. A context manager: threads read them while the block runs.
 
     Attributes:
+        contact: Whether Kafka and a monitor answer.
         version: Grows with each record that is taken.
-        problem: Why nothing is read at present; empty if all is well.
     """
 
     def __init__(self, cluster: Cluster, topics: Topics) -> None:
         self.cluster = cluster
         self.topics = topics
+        self.contact = Contact(cluster, topics)
         self.version = 0
-        self.problem = ""
+        self._problems: dict[str, str] = {}
         self._lock = threading.Lock()
         self._monitors: LatestRows[dict[str, Any]] = LatestRows(
             "row of a queue monitor", row_decoder(msgspec.json.Decoder(MonitorRow)), _warn
@@ -67,6 +66,7 @@ class LiveView:
         ]
 
     def __enter__(self) -> "LiveView":
+        self.contact.__enter__()
         for thread in self._threads:
             thread.start()
         return self
@@ -75,6 +75,12 @@ class LiveView:
         self._is_stopped.set()
         for thread in self._threads:
             thread.join(timeout=2.0)
+        self.contact.__exit__()
+
+    @property
+    def problem(self) -> str:
+        """Returns why something is not read at present, and what to do; empty if all is read."""
+        return " ".join(dict.fromkeys(self._problems.copy().values()))
 
     def monitors(self) -> list[dict[str, Any]]:
         """Returns the rows of the monitors view, each with its queue as `queue`."""
@@ -108,7 +114,7 @@ class LiveView:
             try:
                 since_ms = None if recent_ms is None else wall_clock.now_ms() - recent_ms
                 with TopicFollower(self.cluster, [topic], start, since_ms=since_ms) as follower:
-                    self.problem = ""
+                    self._problems.pop(topic, None)
                     while not self._is_stopped.is_set():
                         message = follower.poll(0.5)
                         if message is not None:
@@ -116,9 +122,9 @@ class LiveView:
                                 take(message)
                                 self.version += 1
             except UserError as error:
-                self.problem = str(error)
+                self._problems[topic] = str(error)
                 self.version += 1
-                self._is_stopped.wait(_AGAIN_AFTER_S)
+                self.contact.wait_before_next_try(self._is_stopped)
 
     def _take_monitor(self, message: Message) -> None:
         name = self._monitors.take(message)

@@ -44,7 +44,7 @@ class QueuePages:
 
     def __init__(self, view: LiveView) -> None:
         self._view = view
-        self._kept = Kept()
+        self._kept = Kept(silent_since_ms=view.contact.silent_since_ms)
         self._maps = GroupMaps(view.cluster)
 
     def close(self) -> None:

@@ -145,7 +145,7 @@ class ProgramPages:
 
     def __init__(self, view: LiveView) -> None:
         self._view = view
-        self._kept = Kept(_EVERY_S, _FRESH_S)
+        self._kept = Kept(_EVERY_S, _FRESH_S, view.contact.silent_since_ms)
 
     def programs(self, query: QueryParams) -> Page:
         """Returns the page of programs and of what the activators do."""

@@ -83,27 +83,50 @@ Build = Callable[[QueryParams], Page]
 
 @dataclass(frozen=True)
 class Entry:
-    """A page of the navigation. Those without a name are reached from others."""
+    """A page of the navigation.
+
+    Attributes:
+        path: Its path.
+        build: Builds it.
+        name: Its name in the navigation; empty: it is reached from others.
+        needs_monitor: Whether it shows what a monitor writes, and does not say itself that none runs.
+    """
 
     path: str
     build: Build
     name: str = ""
+    needs_monitor: bool = False
+
+
+@dataclass(frozen=True)
+class News:
+    """What keeps the pages from being up to date.
+
+    Attributes:
+        problem: Why something is not read at present; empty if all is.
+        silent_since: When Kafka last answered; None if it answers.
+        monitor: The sentence about a monitor that does not run; empty if one does.
+    """
+
+    problem: str = ""
+    silent_since: str | None = None
+    monitor: str = ""
 
 
 class Dashboard:
     """Renders pages and streams their changes."""
 
-    def __init__(self, entries: list[Entry], version: Callable[[], int], problem: Callable[[], str]) -> None:
+    def __init__(self, entries: list[Entry], version: Callable[[], int], news: Callable[[], News]) -> None:
         """Prepares the templates.
 
         Args:
             entries: The pages.
             version: Returns a number that changes when there is news.
-            problem: Returns why nothing is known at present; empty if all is well.
+            news: Returns what keeps the pages from being up to date.
         """
         self._entries = entries
         self._version = version
-        self._problem = problem
+        self._news = news
         self._is_stopped = False
         self._templates = Environment(
             loader=PackageLoader("streaming.cli.dashboard"),
@@ -140,34 +163,41 @@ class Dashboard:
             with hints.anew():
                 return entry.build(query)
         except UserError as error:
-            return Page("Not known", [Part("error", "error.html", {"error": str(error)})], status=503)
+            return Page(entry.name or "Not known", [Part("error", "error.html", {"error": str(error)})], status=503)
 
     def _html(self, entry: Entry, page: Page) -> str:
         values = {
             "page": page,
             "here": entry.path,
             "entries": [each for each in self._entries if each.name],
-            "parts": self._rendered(page),
+            "parts": self._rendered(entry, page),
         }
         return self._templates.get_template("page.html").render(values)
 
-    def _rendered(self, page: Page) -> dict[str, str]:
-        parts = [Part("problem", "problem.html", {"problem": self._problem()}), *page.parts]
+    def _rendered(self, entry: Entry, page: Page) -> dict[str, str]:
+        problem = {"news": self._news(), "needs_monitor": entry.needs_monitor}
+        parts = [Part("problem", "problem.html", problem), *page.parts]
         return {part.name: self._templates.get_template(part.template).render(part.values) for part in parts}
 
     async def _changes(self, entry: Entry, request: Request) -> AsyncIterator[str]:
-        """Yields, as JSON objects, the names of all parts in order, and name -> HTML of those that have changed."""
+        """Yields, as JSON objects, the names of all parts in order, and name -> HTML of those that have changed.
+
+        Also the status of the page, and whether Kafka is silent.
+        """
         known: dict[str, str] = {}
         version, waited_s = -1, _AT_LEAST_EVERY_S
         while not self._is_stopped and not await request.is_disconnected():
             if version != self._version() or waited_s >= _AT_LEAST_EVERY_S:
                 version, waited_s = self._version(), 0.0
                 page = await run_in_threadpool(self._build, entry, request.query_params)
-                rendered = await run_in_threadpool(self._rendered, page)
+                rendered = await run_in_threadpool(self._rendered, entry, page)
                 changed = {name: html for name, html in rendered.items() if known.get(name) != html}
                 is_news = bool(changed) or list(rendered) != list(known)
                 known = rendered
-                news = json.dumps({"parts": list(rendered), "changed": changed})
+                is_silent = self._news().silent_since is not None
+                news = json.dumps(
+                    {"parts": list(rendered), "changed": changed, "status": page.status, "is_silent": is_silent}
+                )
                 # A comment keeps the connection, and tells the server if the reader has gone.
                 yield f"data: {news}\n\n" if is_news else ": nothing new\n\n"
             await asyncio.sleep(_LOOK_S)

@@ -16,9 +16,10 @@ from streaming.cli.dashboard.live_services import LiveServices
 from streaming.cli.dashboard.live_view import LiveView
 from streaming.cli.dashboard.pages import QueuePages
 from streaming.cli.dashboard.program_pages import ProgramPages
-from streaming.cli.dashboard.server import Dashboard, Entry, application
+from streaming.cli.dashboard.server import Dashboard, Entry, News, application
 from streaming.cli.dashboard.service_pages import ServicePages
 from streaming.cli.lines import say
+from streaming.core.times import iso_time
 from streaming.errors import UserError
 from streaming.kafka.clients import Cluster
 from streaming.system import hints, stop_signals
@@ -49,14 +50,14 @@ class Served:
 
     def __init__(self, cluster: Cluster, topics: Topics, address: Address, listening: socket.socket) -> None:
         self._view = LiveView(cluster, topics)
-        self._services = LiveServices(cluster, topics)
+        self._services = LiveServices(self._view.contact, cluster, topics)
         self._pages = pages = QueuePages(self._view)
         conversations = ConversationPages(self._services)
         programs = ProgramPages(self._view)
         entries = [
-            Entry("/", pages.queues, "Queues"),
+            Entry("/", pages.queues, "Queues", needs_monitor=True),
             Entry("/queue", pages.queue),
-            Entry("/activity", pages.activity, "Activity"),
+            Entry("/activity", pages.activity, "Activity", needs_monitor=True),
             Entry("/services", ServicePages(self._view, self._services).services, "Services"),
             Entry("/conversations", conversations.conversations, "Conversations"),
             Entry("/conversation", conversations.conversation),
@@ -67,7 +68,7 @@ class Served:
             Entry("/dead-letters", programs.dead_letters, "Dead letters"),
             Entry("/health", HealthPage(self._view).health, "Health"),
         ]
-        self._dashboard = Dashboard(entries, self._version, lambda: self._view.problem)
+        self._dashboard = Dashboard(entries, self._version, self._news)
         hosts = ["*"] if address.is_open or address.token else _NAMES
         config = uvicorn.Config(
             application(self._dashboard, hosts, address.token, is_secure=address.is_secure),
@@ -99,7 +100,12 @@ class Served:
         self._pages.close()
 
     def _version(self) -> int:
-        return self._view.version + self._services.version
+        return self._view.contact.version + self._view.version + self._services.version
+
+    def _news(self) -> News:
+        contact = self._view.contact
+        since_ms = contact.silent_since_ms()
+        return News(self._view.problem, None if since_ms is None else iso_time(since_ms), contact.monitor)
 
     def _run(self) -> None:
         # `Server.run` would take the signals, which only the main thread may do.

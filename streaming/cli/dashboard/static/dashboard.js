@@ -46,11 +46,20 @@ function replace(part, html) {
 const status = document.getElementById("live");
 localize(document);
 const source = new EventSource(window.location.href);
-source.onopen = () => { status.textContent = "live"; status.className = "is-live"; };
-source.onerror = () => { status.textContent = "not connected"; status.className = "is-lost"; };
+function tell(words, isLive) {
+  status.textContent = words;
+  status.className = isLive ? "is-live" : "is-lost";
+}
+source.onopen = () => tell("live", true);
+source.onerror = () => {
+  if (!status.textContent.startsWith("not connected")) tell(`not connected since ${zone.format(new Date())}`, false);
+};
 source.onmessage = (event) => {
-  const {parts, changed} = JSON.parse(event.data);
+  const {parts, changed, status: code, is_silent: isSilent} = JSON.parse(event.data);
   const main = document.getElementById("main");
+  // What was not found, or not known, has another title and other forms.
+  if (code === 200 && main.dataset.status !== "200") { window.location.reload(); return; }
+  tell(isSilent ? "no news" : "live", !isSilent);
   for (const each of main.querySelectorAll(":scope > section")) if (!parts.includes(each.id)) each.remove();
   let previous = null;
   for (const name of parts) {

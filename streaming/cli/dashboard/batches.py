@@ -1,0 +1,54 @@
+"""The batches of a monitor or a router: when it committed the last one, and whether the next one is late."""
+
+from dataclasses import dataclass
+
+from streaming.cli import presence
+from streaming.core.times import iso_time
+from streaming.errors import UserError
+from streaming.kafka.clients import Cluster
+from streaming.system import wall_clock
+from streaming.system.ages import age
+from streaming.wire.signs_of_life import SignOfLife
+from streaming.wire.topics import Topics
+
+
+@dataclass(frozen=True)
+class Batches:
+    """The batches of a monitor or a router.
+
+    Attributes:
+        program: The program.
+        committed: When it last committed one; None: not known.
+        every: The time within which the next one comes; empty: not known.
+        problem: The sentence about one that is late, does not run, or may not be looked at; empty if all is well.
+    """
+
+    program: str
+    committed: str | None = None
+    every: str = ""
+    problem: str = ""
+
+
+def batches(kafka: Cluster, topics: Topics, program: str) -> Batches:
+    """Returns what is known about the batches of a program."""
+    try:
+        sign = presence.last_sign(kafka, topics, program)
+        problem = presence.absence(kafka, topics, program)
+    except UserError as error:
+        return Batches(program, problem=str(error))
+    return of_sign(program, sign, wall_clock.now_ms(), problem)
+
+
+def of_sign(program: str, sign: SignOfLife | None, now_ms: int, absence: str | None) -> Batches:
+    """Returns what a sign of life says.
+
+    Args:
+        program: The program.
+        sign: Its last sign of life.
+        now_ms: The time.
+        absence: The sentence about one that does not run; None if it runs.
+    """
+    problem = presence.lateness(program, sign, now_ms) if absence is None else absence
+    if sign is None:
+        return Batches(program, problem=problem or "")
+    return Batches(program, iso_time(sign.committed_ms), age(0, sign.next_within_ms), problem or "")

@@ -1,0 +1,91 @@
+"""Whether what the pages show is of now: since when Kafka has not answered, and whether a monitor writes the rows.
+
+While Kafka is silent, nothing else may ask it: librdkafka's admin client may abort the process if requests time out
+(see kafka/group_coordinator.py). A consumer's requests have no such fault, so a consumer asks here.
+"""
+
+import threading
+import time
+
+from confluent_kafka import Consumer, KafkaException
+
+from streaming.cli.dashboard.batches import batches
+from streaming.kafka.admin import NOBODY_ANSWERS
+from streaming.kafka.clients import Cluster
+from streaming.system import hints, wall_clock
+from streaming.wire.topics import Topics
+
+# Kafka is asked this often, and counts as silent once it has not answered for longer than a question may take.
+_ASK_EVERY_S = 2.0
+_TIMEOUT_S = 3.0
+_SILENT_MS = 6_000
+# A monitor that was killed counts as running for as long.
+_LOOK_EVERY_S = 10.0
+_AGAIN_AFTER_S = 5.0
+
+
+class Contact:
+    """The contact with Kafka and with the monitor. A context manager: a thread asks while the block runs.
+
+    Attributes:
+        version: Grows when Kafka answers again, and when there is news of the monitor.
+        monitor: The sentence about a monitor that does not run, is late, or may not be looked at; empty if all is well.
+    """
+
+    def __init__(self, cluster: Cluster, topics: Topics) -> None:
+        self.version = 0
+        self.monitor = ""
+        self._cluster = cluster
+        self._topics = topics
+        self._answered_ms: int | None = None
+        self._is_stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="contact", daemon=True)
+
+    def __enter__(self) -> "Contact":
+        self._answered_ms = wall_clock.now_ms()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_stopped.set()
+        self._thread.join(timeout=2.0)
+
+    def silent_since_ms(self) -> int | None:
+        """Returns when Kafka last answered, if that was longer ago than an answer takes; None if it answers."""
+        last_ms = self._answered_ms
+        return None if last_ms is None or wall_clock.now_ms() - last_ms <= _SILENT_MS else last_ms
+
+    def wait_before_next_try(self, stop: threading.Event) -> None:
+        """Waits after an error until it is worth while to ask Kafka again, or until `stop` is set."""
+        while not stop.wait(_AGAIN_AFTER_S) and self.silent_since_ms() is not None:
+            pass
+
+    def _run(self) -> None:
+        # The client requires a group; it neither joins it nor commits anything.
+        consumer, looked_at_s = self._cluster.consumer({"group.id": "queue-activation-contact"}), float("-inf")
+        try:
+            while not self._is_stopped.wait(_ASK_EVERY_S):
+                if not self._is_answered(consumer):
+                    continue
+                was_silent = self.silent_since_ms() is not None
+                self._answered_ms = wall_clock.now_ms()
+                self.version += was_silent
+                if self.monitor or time.monotonic() - looked_at_s >= _LOOK_EVERY_S:
+                    self._look_for_monitor()
+                    looked_at_s = time.monotonic()
+        finally:
+            consumer.close()
+
+    def _is_answered(self, consumer: Consumer) -> bool:
+        try:
+            consumer.list_topics(self._topics.monitors, timeout=_TIMEOUT_S)
+        except KafkaException as error:
+            return error.args[0].code() not in NOBODY_ANSWERS  # a refusal is an answer
+        return True
+
+    def _look_for_monitor(self) -> None:
+        with hints.anew():
+            found = batches(self._cluster, self._topics, "monitor").problem
+        if found != self.monitor:
+            self.monitor = found
+            self.version += 1
