@@ -364,6 +364,11 @@ def last_sign(kafka: Cluster, topics: Topics, program: str) -> SignOfLife | None
         return None
 
 
+def late_after_ms(sign: SignOfLife) -> int:
+    """Returns the age from which on a sign of life is too old."""
+    return _SIGNS_MISSED * sign.next_within_ms
+
+
 def lateness(program: str, sign: SignOfLife | None, now_ms: int) -> str | None:
     """Returns the sentence about a program that runs, if its last sign of life is missing or too old; else None.
 
@@ -375,7 +380,7 @@ def lateness(program: str, sign: SignOfLife | None, now_ms: int) -> str | None:
     advice = "Unless it was just started, look at the end of its log"
     if sign is None:
         return f"{_NO_SIGN[program]}. {advice}"
-    if now_ms - sign.committed_ms <= _SIGNS_MISSED * sign.next_within_ms:
+    if now_ms - sign.committed_ms <= late_after_ms(sign):
         return None
     every = age(0, sign.next_within_ms)
     return (

@@ -254,6 +254,12 @@ class TestBatches:
         found = batches.of_sign("monitor", self.SIGN, 1_005_000, None)
         assert (found.committed, found.every, found.problem) == ("1970-01-01T00:16:40.000Z", "10 s", "")
 
+        # It may be older than usual and in time, so the page says when it is late.
+        late = batches.of_sign("monitor", self.SIGN, 1_030_000, None)
+        assert (late.late_after, late.problem) == ("30 s", "")
+        shown = html("signs.html", batches=[late], backlogs=[])
+        assert shown.index("Usually every") < shown.index("Late after") < shown.index("10 s") < shown.index("30 s")
+        assert batches.of_sign("monitor", self.SIGN, 1_030_001, None).problem
     def test_one_that_is_late_is_told_with_the_sentence_of_the_commands(self) -> None:
         found = batches.of_sign("monitor", self.SIGN, 1_100_000, None)
         assert found.problem.startswith("the monitor's last sign of life is 100 s old")

@@ -20,12 +20,14 @@ class Batches:
         program: The program.
         committed: When it last committed one; None: not known.
         every: The time within which the next one comes; empty: not known.
+        late_after: The age of the last one from which on the next one is late; empty: not known.
         problem: The sentence about one that is late, does not run, or may not be looked at; empty if all is well.
     """
 
     program: str
     committed: str | None = None
     every: str = ""
+    late_after: str = ""
     problem: str = ""
 
 
@@ -51,4 +53,5 @@ def of_sign(program: str, sign: SignOfLife | None, now_ms: int, absence: str | N
     problem = presence.lateness(program, sign, now_ms) if absence is None else absence
     if sign is None:
         return Batches(program, problem=problem or "")
-    return Batches(program, iso_time(sign.committed_ms), age(0, sign.next_within_ms), problem or "")
+    late_after = age(0, presence.late_after_ms(sign))
+    return Batches(program, iso_time(sign.committed_ms), age(0, sign.next_within_ms), late_after, problem or "")
