@@ -126,8 +126,18 @@ def test_without_topics_each_page_says_what_to_do_and_shows_the_rest_later(path:
     parts = re.findall('<section id="([^"]+)"', html(live, path))
     live.problem = "Topics are missing. Create them: run `queue-activation topics`."
     page = html(live, path)
-    assert text(page).count(live.problem) == 1
+    assert page.count("Topics are missing. Create them: run <code>queue-activation topics</code>.") == 1
     assert re.findall('<section id="([^"]+)"', page) == parts
+
+
+@pytest.mark.parametrize("path", ["/services", "/conversations", "/transmissions"])
+def test_where_services_are_not_used_it_is_no_fault_that_they_have_no_topics(path: str) -> None:
+    live = live_services(DEFINITIONS)
+    live.problem, live.unused = "Topics are missing.", "Services are not used here. `queue-activation topics`"
+    page = html(live, path)
+    assert "Services are not used here. <code>queue-activation topics</code>" in page
+    assert "Topics are missing." not in page
+    assert 'class="wrong"' not in page
 
 
 @pytest.mark.parametrize(("has_router", "is_said"), [(None, False), (True, False), (False, True)])

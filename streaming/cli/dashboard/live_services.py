@@ -12,6 +12,7 @@ from confluent_kafka import Message
 from streaming.cli.dashboard.contact import Contact
 from streaming.cli.presence import is_running
 from streaming.cli.routing.explaining import Origin, instance_of
+from streaming.cli.routing.running_faults import has_services
 from streaming.core.routing.definition_rules import RefusedDefinitionError
 from streaming.core.routing.definitions import Definitions
 from streaming.errors import UserError
@@ -20,7 +21,7 @@ from streaming.kafka.bootstrap_servers import own_addresses
 from streaming.kafka.clients import Cluster
 from streaming.kafka.latest_rows import LatestRows
 from streaming.kafka.topic_follower import Start, TopicFollower
-from streaming.system import wall_clock
+from streaming.system import hints, wall_clock
 from streaming.wire import service_commands
 from streaming.wire.decoding import RecordDecoder
 from streaming.wire.service_commands import ServiceCommand
@@ -113,6 +114,7 @@ class LiveServices:
         contact: Whether Kafka answers.
         version: Grows with each record that is taken.
         problem: Why nothing is read at present, and what to do; empty if all is well.
+        unused: The sentence about an instance that has no topics of services; empty if it has, or that is not known.
         addresses: The addresses of this instance, as routes name them.
         has_router: Whether a router runs; None: not known.
     """
@@ -123,6 +125,7 @@ class LiveServices:
         self.topics = topics
         self.version = 0
         self.problem = ""
+        self.unused = ""
         self.addresses = own_addresses(cluster.bootstrap_servers, topics.prefix)
         self.has_router: bool | None = None
         self._lock = threading.Lock()
@@ -154,8 +157,17 @@ class LiveServices:
             try:
                 self._follow()
             except UserError as error:
+                self.unused = self._unused()
                 self._tell(str(error))
                 self._await_topics()
+                self.unused = ""
+
+    def _unused(self) -> str:
+        with suppress(UserError):
+            if not has_services(self.cluster, self.topics):
+                create = hints.command("topics", servers=self.cluster.bootstrap_servers, prefix=self.topics.prefix)
+                return f"Services are not used here: the topics that they need do not exist. `{create}` creates them."
+        return ""
 
     def _follow(self) -> None:
         found = Services()

@@ -96,7 +96,12 @@ def live_parts(services: LiveServices, parts: list[Part]) -> list[Part]:
 
     Their names are always the same, so that a page that is open shows the parts once the problem is over.
     """
-    values = {"problem": services.problem, "has_router": services.has_router, "consequence": PROGRAMS["router"][1]}
+    values = {
+        "problem": services.problem,
+        "unused": services.unused,
+        "has_router": services.has_router,
+        "consequence": PROGRAMS["router"][1],
+    }
     known = [Part(each.name, "nothing.html") for each in parts] if services.problem else parts
     return [Part("router", "router.html", values), *known]
 
