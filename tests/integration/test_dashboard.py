@@ -141,6 +141,52 @@ def test_a_queue_shows_what_its_records_say(driver: webdriver.Chrome, scene: Sce
 
 @pytest.mark.parametrize("page", PAGES)
 def test_names_are_text_and_the_console_is_silent(driver: webdriver.Chrome, scene: Scene, page: str) -> None:
+def test_a_selection_lasts_while_the_page_goes_on(driver: webdriver.Chrome, scene: Scene) -> None:
+    open_queues(driver, scene)
+    wait_until(lambda: text_of(driver, "#live") == "live", DEADLINE_S, "the stream")
+    select = "getSelection().selectAllChildren(document.querySelector('#queues tbody th'))"
+    chosen = driver.execute_script(f"{select}; return getSelection().toString()")
+    scene.write(scene.topics.monitors, "parcels", row("parcels", unread_messages=5_678))
+    wait_until(lambda: "not where text is selected" in text_of(driver, "#live"), DEADLINE_S, "news that waits")
+    assert driver.execute_script("return getSelection().toString()") == chosen
+    assert "5,678" not in text_of(driver, "#queues tbody")
+    # Other parts are not held back.
+    assert driver.execute_script("return document.querySelectorAll('#summary li').length") > 1
+    driver.execute_script("getSelection().removeAllRanges()")
+    wait_until(lambda: "5,678" in text_of(driver, "#queues tbody"), DEADLINE_S, "the new count")
+    wait_until(lambda: text_of(driver, "#live") == "live", DEADLINE_S, "the word beside the navigation")
+    scene.write(scene.topics.monitors, "parcels", row("parcels", unread_messages=100, activation_sequence=1))
+    assert complaints(driver) == []
+
+
+def test_what_has_not_changed_is_not_replaced(driver: webdriver.Chrome, scene: Scene) -> None:
+    driver.get(scene.page("dead-letters"))
+    wait_until(lambda: "No dead letters" in text_of(driver, "#letters"), DEADLINE_S, "the answer")
+    script = {"source": HEARING}
+    listener = driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", script)["identifier"]
+    try:
+        driver.get(scene.page("dead-letters"))
+        wait_until(lambda: driver.execute_script("return window.heard"), DEADLINE_S, "the first event, with all parts")
+    finally:
+        driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", {"identifier": listener})
+    assert driver.execute_script("return window.first === document.querySelector('#letters').firstElementChild")
+
+
+def test_all_instants_of_a_page_are_in_the_zone_of_the_reader(running: webdriver.Chrome, scene: Scene) -> None:
+    activated = {"state": "NOTIFIED", "hindrance": "UNANSWERED", "last_activated_time": "2026-01-31T12:00:00.250Z"}
+    scene.write(scene.topics.monitors, "zoned", row("zoned", activation_sequence=1, **activated))
+    running.execute_cdp_cmd("Emulation.setTimezoneOverride", {"timezoneId": "Asia/Kolkata"})
+    try:
+        running.get(f"{scene.url}queue?name=zoned")
+        wait_until(lambda: "17:30:00" in text_of(running, ".why"), DEADLINE_S, "the instant in the sentence")
+        assert "12:00:00" not in text_of(running)
+        title = "return document.querySelector('.why time').title"
+        assert running.execute_script(title) == "2026-01-31 12:00:00 UTC"
+    finally:
+        running.execute_cdp_cmd("Emulation.setTimezoneOverride", {"timezoneId": ""})
+        scene.write(scene.topics.monitors, "zoned", None)
+
+
     driver.get(scene.page(page))
     wait_until(lambda: text_of(driver, "#live") == "live", DEADLINE_S, "the stream")
     assert [each.get_attribute("src") for each in driver.find_elements(By.TAG_NAME, "script")] == [

@@ -136,7 +136,7 @@ def test_a_conversation_is_shown_as_the_command_shows_it() -> None:
         held = transmission(from_database="A", to_service=HOSTILE)
         known = facts("c", Viewed({"c/initiator": row}, {"c/initiator": b"{}"}, []), [(held, {})], origin)
     page = html_of(lambda _: conversation_page(known))
-    said = text(page)
+    said = text(page).replace(" ;", ";")
     assert f"{HOSTILE}: 1 message since 2026-01-31 12:00:00 UTC; 9796: the service is not here" in said
     for title, lines in known.fields():
         assert title.strip() in said

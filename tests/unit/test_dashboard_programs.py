@@ -17,8 +17,9 @@ from streaming.cli.dashboard.program_pages import Program
 from streaming.cli.dashboard.server import Dashboard, Entry, News, Page, Part
 from streaming.cli.lines import say
 from streaming.cli.routing.diagnosing import Fault
+from streaming.core.times import iso_time
 from streaming.errors import UserError
-from streaming.system import hints
+from streaming.system import hints, wall_clock
 from streaming.wire.activator_rows import ActivatorRow, ExitRow, HeldRow
 from streaming.wire.service_maintenance import ConnectionRow, ProgramRow, TaskRow
 from streaming.wire.signs_of_life import SignOfLife
@@ -253,13 +254,13 @@ class TestBatches:
     def test_one_in_time_has_no_problem(self) -> None:
         found = batches.of_sign("monitor", self.SIGN, 1_005_000, None)
         assert (found.committed, found.every, found.problem) == ("1970-01-01T00:16:40.000Z", "10 s", "")
-
         # It may be older than usual and in time, so the page says when it is late.
         late = batches.of_sign("monitor", self.SIGN, 1_030_000, None)
         assert (late.late_after, late.problem) == ("30 s", "")
         shown = html("signs.html", batches=[late], backlogs=[])
         assert shown.index("Usually every") < shown.index("Late after") < shown.index("10 s") < shown.index("30 s")
         assert batches.of_sign("monitor", self.SIGN, 1_030_001, None).problem
+
     def test_one_that_is_late_is_told_with_the_sentence_of_the_commands(self) -> None:
         found = batches.of_sign("monitor", self.SIGN, 1_100_000, None)
         assert found.problem.startswith("the monitor's last sign of life is 100 s old")
@@ -289,3 +290,14 @@ def test_that_something_could_not_be_looked_at_is_said_beside_that_there_are_no_
 
     shown = html("faults.html", answer=Kept(60.0, 60.0).get("faults", find))
     assert "No faults were found. Not all could be looked at." in shown
+
+
+def test_instants_in_sentences_are_in_the_zone_of_the_page() -> None:
+    today = iso_time(wall_clock.now_ms())[:10]
+    shown = str(
+        sentence(f"No reader is started before 14:03:12 UTC, or 2026-01-31 09:00:00 UTC: `x 10:00:00 UTC` {NAME}")
+    )
+    assert f'<time datetime="{today}T14:03:12Z" title="{today} 14:03:12 UTC">14:03:12 UTC</time>' in shown
+    assert '<time datetime="2026-01-31T09:00:00Z" title="2026-01-31 09:00:00 UTC">' in shown
+    assert "<code>x 10:00:00 UTC</code>" in shown
+    assert shown.endswith(ESCAPED)

@@ -1,11 +1,15 @@
 """Instants, ages and numbers as the pages show them. The script shows instants in the reader's zone."""
 
+import re
+
 from markupsafe import Markup, escape
 
 from streaming.core.times import date_and_time, iso_ms, readable_time
 from streaming.system import wall_clock
-from streaming.system.ages import age
+from streaming.system.ages import age, today
 
+# As `ages.instant_utc` writes them: today's without a date.
+_INSTANT = re.compile(r"\b(?:(\d{4}-\d\d-\d\d) )?(\d\d:\d\d:\d\d) UTC\b")
 UNKNOWN = Markup('<span class="unknown" title="not known">unknown</span>')
 
 
@@ -28,12 +32,29 @@ def ago(iso: str | None, none: str = "never") -> Markup:
 
 
 def sentence(text: str) -> Markup:
-    """Returns a sentence with its commands, which are in backticks, as code."""
+    """Returns a text with its commands, which are in backticks, as code, and its instants as elements."""
     parts = text.split("`")
     if len(parts) % 2 == 0:  # a name or a line of a log has one
         return escape(text)
     code = Markup("<code>{}</code>")
-    return Markup("").join(code.format(part) if number % 2 else part for number, part in enumerate(parts))
+    return Markup("").join(
+        code.format(part) if number % 2 else _with_instants(part) for number, part in enumerate(parts)
+    )
+
+
+def _with_instants(text: str) -> Markup:
+    """Returns a text with its instants as elements, so that they are in the same zone as all others of the page."""
+    parts, end = [], 0
+    for found in _INSTANT.finditer(text):
+        parts += [escape(text[end : found.start()]), _element_of(*found.groups())]
+        end = found.end()
+    return Markup("").join([*parts, escape(text[end:])])
+
+
+def _element_of(date: str | None, clock: str) -> Markup:
+    words = f"{date} {clock} UTC" if date else f"{clock} UTC"
+    iso = f"{date or today()}T{clock}Z"
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(iso, readable_time(iso), words)
 
 
 def count(number: int | None) -> str | Markup:
