@@ -35,6 +35,19 @@ OTHERS = (
     "health",
 )
 PAGES = QUEUES | dict(zip(OTHERS, OTHERS, strict=True))
+# Notes the content of a part before the first event, and that it has come.
+HEARING = """
+const Source = EventSource;
+window.EventSource = class extends Source {
+  constructor(url) {
+    super(url);
+    window.first = document.querySelector("#letters").firstElementChild;
+  }
+  set onmessage(take) {
+    super.onmessage = (event) => { take(event); window.heard = true; };
+  }
+};
+"""
 RULES = {"runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa"]}}
 
 
@@ -45,8 +58,8 @@ class Scene:
         self.topics, self.url = topics, url
         self._producer = CheckedProducer(cluster)
 
-    def write(self, topic: str, queue: str, value: Mapping[str, object]) -> None:
-        self._producer.produce(topic, json.dumps(value), queue)
+    def write(self, topic: str, queue: str, value: Mapping[str, object] | None) -> None:
+        self._producer.produce(topic, None if value is None else json.dumps(value), queue)
         self._producer.flush()
 
     def page(self, name: str) -> str:
@@ -128,19 +141,6 @@ def test_queues_sort_filter_and_update_while_one_looks(driver: webdriver.Chrome,
     assert complaints(driver) == []
 
 
-def test_a_queue_shows_what_its_records_say(driver: webdriver.Chrome, scene: Scene) -> None:
-    driver.get(scene.page("queue"))
-    assert text_of(driver, "h1") == "orders"
-    assert "No reader is started" in text_of(driver, ".answer")
-    script = "return Array.from(document.querySelectorAll('.timeline title'), (each) => each.textContent)"
-    titles = driver.execute_script(script)
-    assert "3 arrived" in titles
-    assert f"{HOSTILE} waits" in titles
-    assert complaints(driver) == []
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_names_are_text_and_the_console_is_silent(driver: webdriver.Chrome, scene: Scene, page: str) -> None:
 def test_a_selection_lasts_while_the_page_goes_on(driver: webdriver.Chrome, scene: Scene) -> None:
     open_queues(driver, scene)
     wait_until(lambda: text_of(driver, "#live") == "live", DEADLINE_S, "the stream")
@@ -187,6 +187,19 @@ def test_all_instants_of_a_page_are_in_the_zone_of_the_reader(running: webdriver
         scene.write(scene.topics.monitors, "zoned", None)
 
 
+def test_a_queue_shows_what_its_records_say(driver: webdriver.Chrome, scene: Scene) -> None:
+    driver.get(scene.page("queue"))
+    assert text_of(driver, "h1") == "orders"
+    assert "No reader is started" in text_of(driver, ".answer")
+    script = "return Array.from(document.querySelectorAll('.timeline title'), (each) => each.textContent)"
+    titles = driver.execute_script(script)
+    assert "3 arrived" in titles
+    assert f"{HOSTILE} waits" in titles
+    assert complaints(driver) == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_names_are_text_and_the_console_is_silent(driver: webdriver.Chrome, scene: Scene, page: str) -> None:
     driver.get(scene.page(page))
     wait_until(lambda: text_of(driver, "#live") == "live", DEADLINE_S, "the stream")
     assert [each.get_attribute("src") for each in driver.find_elements(By.TAG_NAME, "script")] == [
