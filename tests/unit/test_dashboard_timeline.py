@@ -161,3 +161,18 @@ def test_sparkline() -> None:
     assert sparkline([]) == sparkline([(1, 1)]) == ""
     assert "at most 1,000 unread" in sparkline([(1, 0), (2, 1_000), (3, 5)])
     assert "nan" not in sparkline([(1, 0), (1, 0)]).lower()
+
+
+def test_an_activation_names_the_new_reader_that_came_before_the_next_one() -> None:
+    wait = {at: events.Receive(f"reader-{at}", ReceiveResult.WAITING) for at in (500, 2_200, 3_000, 9_000)}
+    line = of(*wait.items())
+    for at_ms in (1_000, 8_000, 20_000):
+        activation = Activated("q", "QUEUE_ACTIVATION", 1, after(at_ms), "MESSAGES_ACCUMULATING", 5, 0, ())
+        line.activations.append((FROM_MS + at_ms, activation))
+    came = [line.next_reader(number) for number in range(3)]
+    assert [each and (each[0].name, each[1]) for each in came] == [("reader-2200", 1_200), ("reader-9000", 1_000), None]
+
+
+def test_the_length_of_the_quiet_window_is_that_of_the_last_one() -> None:
+    assert of(rows=(row(1_000, quiet_since=after(1_000), quiet_until=after(6_000)),)).window_ms == 5_000
+    assert of(rows=(row(1_000, quiet_until=after(6_000)),)).window_ms is None

@@ -20,6 +20,8 @@ from streaming.wire.service_views import EndpointRow, TransmissionRow
 _HELD = "held"
 # Reasons that the page lists; each is one sentence.
 _MOST_REASONS = 20
+# What the command marks by a sign.
+_NAMES = {">>": "outcome"}
 
 
 class ConversationPages:
@@ -154,7 +156,7 @@ def _waiting(found: _Rows) -> dict[str, Any]:
 def conversation_page(found: show.ConversationFacts) -> Page:
     """Returns the page of a conversation of which something is known."""
     values = {
-        "fields": [(name.strip(), lines) for name, lines in found.fields()],
+        "fields": [(_NAMES.get(name.strip(), name.strip()), lines) for name, lines in found.fields()],
         "reasons": lists.reasons(row for row, _ in found.held),
         "services": sorted({row.service for row, _ in found.endpoints.values()}),
     }

@@ -31,11 +31,16 @@ def ago(iso: str | None, none: str = "never") -> Markup:
     return Markup('<time class="ago" datetime="{}" title="{}">{}</time>').format(iso, readable_time(iso), words)
 
 
+def duration(duration_ms: int) -> str:
+    """Returns a duration, to a tenth of a second below a minute."""
+    return f"{duration_ms / 1000:.1f}".removesuffix(".0") + " s" if duration_ms < 60_000 else age(0, duration_ms)
+
+
 def sentence(text: str) -> Markup:
     """Returns a text with its commands, which are in backticks, as code, and its instants as elements."""
     parts = text.split("`")
     if len(parts) % 2 == 0:  # a name or a line of a log has one
-        return escape(text)
+        return _with_instants(text)
     code = Markup("<code>{}</code>")
     return Markup("").join(
         code.format(part) if number % 2 else _with_instants(part) for number, part in enumerate(parts)

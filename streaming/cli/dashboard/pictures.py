@@ -45,6 +45,7 @@ class _Picture:
     def __init__(self, line: Timeline) -> None:
         self._line = line
         self._y = 0
+        self._labels: list[Markup] = []
         self._parts: list[Markup] = []
 
     def svg(self) -> Markup:
@@ -62,11 +63,17 @@ class _Picture:
             self._lane("members", self._steps(line.members, "members", _LANE), _LANE)
         self._readers()
         height = self._y + 24
+        # The names of the lanes stay where they are while one scrolls, so they are a picture of their own.
         return Markup(
-            '<svg class="timeline" viewBox="0 0 {} {}" role="img" aria-labelledby="timeline-name">'
-            '<title id="timeline-name">What happened to the queue between {} and {}</title>{}{}</svg>'
+            '<div class="timeline"><svg class="labels" viewBox="0 0 {} {}" aria-hidden="true">{}</svg>'
+            '<svg class="lanes" viewBox="{} 0 {} {}" role="img" aria-labelledby="timeline-name">'
+            '<title id="timeline-name">What happened to the queue between {} and {}</title>{}{}</svg></div>'
         ).format(
-            _WIDTH,
+            _LABELS,
+            height,
+            Markup("").join(self._labels),
+            _LABELS,
+            _WIDTH - _LABELS,
             height,
             readable_time(iso_time(line.from_ms)),
             readable_time(iso_time(line.until_ms)),
@@ -80,11 +87,12 @@ class _Picture:
         return round(_LABELS + min(1.0, max(0.0, share)) * (_WIDTH - _LABELS), 1)
 
     def _lane(self, name: str, marks: Iterable[Markup], height: int = _LANE, kind: str = "") -> None:
-        label = Markup('<text class="lane {}" x="0" y="{}">{}</text>').format(kind, self._y + height / 2 + 4, name)
+        label = Markup('<text class="lane {}" x="8" y="{}">{}</text>').format(kind, self._y + height / 2 + 4, name)
         base = Markup('<line class="base" x1="{}" x2="{}" y1="{}" y2="{}"/>').format(
             _LABELS, _WIDTH, self._y + height, self._y + height
         )
-        self._parts += [label, base, *marks]
+        self._labels.append(label)
+        self._parts += [base, *marks]
         self._y += height + _GAP
 
     def _dots(self, dated: Iterable[tuple[int, str]], kind: str) -> Iterator[Markup]:
@@ -119,7 +127,9 @@ class _Picture:
         yield Markup('<polygon class="{}" points="{}"><title>at most {}</title></polygon>').format(
             kind, " ".join(corners), f"{most:,}"
         )
-        yield Markup('<text class="most" x="{}" y="{}">{}</text>').format(_LABELS - 6, self._y + 12, f"{most:,}")
+        self._labels.append(
+            Markup('<text class="most" x="{}" y="{}">{}</text>').format(_LABELS - 6, self._y + 12, f"{most:,}")
+        )
 
     def _activations(self) -> Iterator[Markup]:
         middle = self._y + _LANE / 2
@@ -135,7 +145,7 @@ class _Picture:
             marks = list(self._bars([reader.life], "life", f"{reader.name} lives"))
             for span in reader.spans:
                 marks += self._bars([span], span.what, f"{reader.name} {span.what}")
-            self._lane(_short(reader.name), marks, kind="reader")
+            self._lane(short(reader.name), marks, kind="reader")
         if len(readers) > _MOST_READERS:
             self._lane(f"and {len(readers) - _MOST_READERS:,} earlier", ())
 
@@ -153,5 +163,6 @@ class _Picture:
         return Markup("").join(parts)
 
 
-def _short(name: str) -> str:
+def short(name: str) -> str:
+    """Returns the name of a reader as the picture shows it."""
     return escape(name if len(name) <= 20 else f"{name[:9]}…{name[-9:]}")

@@ -22,6 +22,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from streaming.cli.dashboard import instants
+from streaming.cli.dashboard.pictures import short
 from streaming.core.activation.headline import why_activated
 from streaming.core.times import iso_time
 from streaming.errors import UserError
@@ -89,12 +90,16 @@ class Entry:
         path: Its path.
         build: Builds it.
         name: Its name in the navigation; empty: it is reached from others.
+        about: What it shows, for one who sees such a page for the first time.
+        under: The path of the page of the navigation that it belongs to, if it has no name.
         needs_monitor: Whether it shows what a monitor writes, and does not say itself that none runs.
     """
 
     path: str
     build: Build
     name: str = ""
+    about: str = ""
+    under: str = ""
     needs_monitor: bool = False
 
 
@@ -137,6 +142,7 @@ class Dashboard:
         )
         self._templates.filters |= {"instant": instants.element, "ago": instants.ago, "count": instants.count}
         self._templates.filters["iso"] = iso_time
+        self._templates.filters |= {"duration": instants.duration, "short": short}
         self._templates.filters["sentence"] = instants.sentence
         self._templates.globals["why_activated"] = why_activated
 
@@ -168,7 +174,7 @@ class Dashboard:
     def _html(self, entry: Entry, page: Page) -> str:
         values = {
             "page": page,
-            "here": entry.path,
+            "here": entry,
             "entries": [each for each in self._entries if each.name],
             "parts": self._rendered(entry, page),
         }

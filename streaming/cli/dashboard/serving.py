@@ -27,6 +27,30 @@ from streaming.wire.topics import Topics
 
 # Streams end within this time after a signal.
 _STOP_S = 5
+# What the pages show, for one who sees such a page for the first time.
+_QUEUES = (
+    "A queue holds messages until a reader, which is a program, receives them. The monitor watches all queues, and "
+    "requests one more reader of a queue as soon as it would have work."
+)
+_QUEUE = "Why one more reader of this queue is, or is not, requested now, and what has led to it."
+_ACTIVITY = "Each line is an activation: the monitor has requested one more reader of a queue, for the reason given."
+_SERVICES = (
+    "A program can send to a service by its name. Routes say where its messages go, and the service's queue holds them."
+)
+_CONVERSATIONS = (
+    "Two services exchange messages in a conversation, each at its endpoint of it. Messages that cannot be delivered "
+    "yet are held."
+)
+_CONVERSATION = "Both endpoints of one conversation as far as this instance knows them, and what is held and why."
+_TRANSMISSIONS = "Messages of conversations that could not be delivered yet, and why."
+_PROGRAMS = (
+    "The monitor requests readers. An activator starts programs as readers when it does, and a host runs the tasks of "
+    "queues with internal activation."
+)
+_MAINTENANCE = "What programs do from time to time without an event: whether it was done, and how long it took."
+_CONNECTIONS = "Transports send messages to other instances, whose Kafka is another one, through these connections."
+_DEAD_LETTERS = "Records that a program refused because they are invalid, with the reason. Nothing else was done."
+_HEALTH = "Whether all is well: what is wrong and what to do, and whether the programs keep up with what arrives."
 _NAMES = ["localhost", "127.0.0.1", "[::1]", "::1"]
 
 
@@ -54,19 +78,20 @@ class Served:
         self._pages = pages = QueuePages(self._view)
         conversations = ConversationPages(self._services)
         programs = ProgramPages(self._view)
+        services = ServicePages(self._view, self._services)
         entries = [
-            Entry("/", pages.queues, "Queues", needs_monitor=True),
-            Entry("/queue", pages.queue),
-            Entry("/activity", pages.activity, "Activity", needs_monitor=True),
-            Entry("/services", ServicePages(self._view, self._services).services, "Services"),
-            Entry("/conversations", conversations.conversations, "Conversations"),
-            Entry("/conversation", conversations.conversation),
-            Entry("/transmissions", conversations.transmissions),
-            Entry("/programs", programs.programs, "Programs"),
-            Entry("/maintenance", programs.maintenance, "Periodic tasks"),
-            Entry("/connections", programs.connections, "Connections"),
-            Entry("/dead-letters", programs.dead_letters, "Dead letters"),
-            Entry("/health", HealthPage(self._view).health, "Health"),
+            Entry("/", pages.queues, "Queues", _QUEUES, needs_monitor=True),
+            Entry("/queue", pages.queue, about=_QUEUE, under="/"),
+            Entry("/activity", pages.activity, "Activity", _ACTIVITY, needs_monitor=True),
+            Entry("/services", services.services, "Services", _SERVICES),
+            Entry("/conversations", conversations.conversations, "Conversations", _CONVERSATIONS),
+            Entry("/conversation", conversations.conversation, about=_CONVERSATION, under="/conversations"),
+            Entry("/transmissions", conversations.transmissions, about=_TRANSMISSIONS, under="/conversations"),
+            Entry("/programs", programs.programs, "Programs", _PROGRAMS),
+            Entry("/maintenance", programs.maintenance, "Periodic tasks", _MAINTENANCE),
+            Entry("/connections", programs.connections, "Connections", _CONNECTIONS),
+            Entry("/dead-letters", programs.dead_letters, "Dead letters", _DEAD_LETTERS),
+            Entry("/health", HealthPage(self._view).health, "Health", _HEALTH),
         ]
         self._dashboard = Dashboard(entries, self._version, self._news)
         hosts = ["*"] if address.is_open or address.token else _NAMES

@@ -59,6 +59,7 @@ class Timeline:
         suppressed: From each activation to its answer, or to the end of its time-out.
         activations: (time, activation).
         readers: The readers that did something, in order of their first report.
+        window_ms: The length of the last quiet window; None: there was none.
         is_complete: Whether all records of the period were read.
     """
 
@@ -73,7 +74,21 @@ class Timeline:
     suppressed: list[Span] = field(default_factory=list)
     activations: list[tuple[int, Activated]] = field(default_factory=list)
     readers: list[Reader] = field(default_factory=list)
+    window_ms: int | None = None
     is_complete: bool = True
+
+    def next_reader(self, number: int) -> tuple[Reader, int] | None:
+        """Returns the first new reader after an activation and before the next one, and after how many ms it came.
+
+        Args:
+            number: The index of the activation. The reader is the one that it has requested, unless others come by
+                themselves.
+        """
+        from_ms = self.activations[number][0]
+        until_ms = self.activations[number + 1][0] if number + 1 < len(self.activations) else self.until_ms
+        came = (each for each in self.readers if from_ms <= each.life.from_ms <= until_ms)
+        found = min(came, key=lambda each: each.life.from_ms, default=None)
+        return None if found is None else (found, found.life.from_ms - from_ms)
 
 
 def timeline(history: QueueHistory, from_ms: int, until_ms: int) -> Timeline:
@@ -175,6 +190,8 @@ def _add_quiet(line: Timeline, at_ms: int, row: dict[str, Any]) -> None:
     if until_ms is None:
         return
     since_ms = _instant(row.get("quiet_since"), at_ms)
+    if row.get("quiet_since"):
+        line.window_ms = until_ms - since_ms
     last = line.quiet[-1] if line.quiet else None
     if last is not None and last.until_ms is not None and last.until_ms >= since_ms:
         last.until_ms = until_ms
