@@ -21,7 +21,7 @@ _HELD = "held"
 # Reasons that the page lists; each is one sentence.
 _MOST_REASONS = 20
 # What the command marks by a sign.
-_NAMES = {">>": "outcome"}
+_NAMES = {explaining.RESULT: "outcome"}
 
 
 class ConversationPages:
