@@ -68,7 +68,7 @@ class TopicFollower:
     A context manager. It reads the partitions that exist when it starts, and none that are added later.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (where to begin is said in one of several ways)
         self,
         cluster: Cluster,
         topics: list[str],
@@ -76,6 +76,7 @@ class TopicFollower:
         *,
         since_ms: int | None = None,
         offsets: Mapping[int, int] | None = None,
+        key: str | None = None,
     ) -> None:
         """Starts at the beginning, or after the last record that is in the topics now.
 
@@ -85,12 +86,18 @@ class TopicFollower:
             start: The place to start at.
             since_ms: If given, starts at the first record that is not older, in milliseconds since 1970.
             offsets: If given, the offset to start at in each partition of the only topic, or the first one after it.
+            key: If given, reads of each topic only the partition that has the records of this key, and of others.
 
         Raises:
             UserError: A topic is missing, or Kafka refuses or cannot be reached.
         """
         numbers = Admin(cluster).require_topics(rights(reads=topics))
-        partitions = [TopicPartition(topic, number) for topic in topics for number in range(numbers[topic])]
+        partitions = [
+            TopicPartition(topic, number)
+            for topic in topics
+            for number in range(numbers[topic])
+            if key is None or number == murmur2(key.encode(), numbers[topic])
+        ]
         config = {
             "group.id": "queue-activation-follower",  # the client requires one; nothing is ever committed
             "enable.auto.commit": False,

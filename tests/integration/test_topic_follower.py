@@ -1,4 +1,4 @@
-"""The reader of whole topics, from given offsets on."""
+"""The reader of whole topics, from given offsets on, and of the partitions of one key."""
 
 import uuid
 
@@ -29,3 +29,22 @@ def test_it_begins_at_the_offsets_or_at_what_is_left(broker: SharedBroker) -> No
     assert read(3, 0) == [3, 4]
     assert read(0) == read() == [2, 3, 4]
     assert read(9, 9) == []
+
+
+def test_of_one_key_it_reads_only_the_partitions_that_have_its_records(broker: SharedBroker) -> None:
+    cluster, topics = Cluster(broker.bootstrap_servers, {}), [f"f-{uuid.uuid4().hex[:8]}" for _ in range(2)]
+    admin = Admin(cluster)
+    for topic, partitions in zip(topics, (2, 5), strict=True):
+        admin.create_topics([TopicSpec(topic, True, {})], partitions=partitions, replication_factor=1)
+    producer = CheckedProducer(cluster)
+    names = [f"queue-{number}" for number in range(20)]
+    for topic in topics:
+        for name in names:
+            producer.produce(topic, b"", name)
+    producer.flush()
+    for name in names[:5]:
+        with TopicFollower(cluster, topics, Start.BEGINNING, key=name) as follower:
+            found = [(message.topic(), message.key()) for message in follower.to_end()]
+        assert [topic for topic, key in found if key == name.encode()].count(topics[0]) == 1
+        assert [topic for topic, key in found if key == name.encode()].count(topics[1]) == 1
+        assert len(found) < 2 * len(names)

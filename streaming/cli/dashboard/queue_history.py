@@ -21,7 +21,7 @@ from streaming.wire.notifications import decode
 from streaming.wire.output_records import MonitorRow
 from streaming.wire.topics import Topics
 
-# Reading ends after this time or so many records of all queues. The beginning of the period is then missing.
+# Reading ends after this time or so many records of all queues of its partitions. Then a part of the period is missing.
 _LONGEST_S = 5.0
 _MOST_RECORDS = 300_000
 
@@ -75,7 +75,7 @@ def read(cluster: Cluster, topics: Topics, queue: str, since_ms: int) -> QueueHi
     decoders[topics.activations] = lambda message: activations.take(of_notification(decode(message)))
     decoders[topics.tasks] = take_task
     decoders[topics.monitors] = take_row
-    with TopicFollower(cluster, list(decoders), Start.END, since_ms=since_ms) as follower:
+    with TopicFollower(cluster, list(decoders), Start.END, since_ms=since_ms, key=queue) as follower:
         for message in _bounded(follower, found):
             if message.key() == queue.encode():
                 with suppress(InvalidRecordError):
