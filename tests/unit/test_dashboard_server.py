@@ -1,9 +1,14 @@
 """The dashboard's server: who gets an answer, and with which headers."""
 
+import asyncio
 import re
 
 import pytest
+from starlette.datastructures import QueryParams
+from starlette.requests import Request
+from starlette.types import Message
 
+from streaming.cli.dashboard.server import Dashboard, Entry, News, Page, Part
 from tests.support.dashboards import RowsInMemory, application_of, ask, row
 
 TOKEN = "0123456789abcdef"  # noqa: S105  (of this test alone)
@@ -76,3 +81,29 @@ def test_a_token_with_other_letters_is_only_wrong() -> None:
     assert ask(app, authorization="Bearer ü€").status == 401
     assert ask(app, "/token", method="POST", body="token=%ff%fe", **FORM).status == 401
     assert ask(app, "/token", method="POST", body=f"x={'y' * 10**6}&token={TOKEN}", **FORM).status == 401
+
+
+def test_readers_of_one_page_share_what_is_rendered() -> None:
+    built: list[str] = []
+
+    def build(query: QueryParams) -> Page:
+        built.append(str(query))
+        return Page("A page", [Part("part", "error.html", {"error": str(len(built))})])
+
+    entry = Entry("/", build)
+    dashboard = Dashboard([entry], lambda: len(built), News)
+
+    async def receive() -> Message:
+        return await asyncio.Future()  # the reader stays
+
+    async def first_event(query: bytes) -> str:
+        scope = {"type": "http", "method": "GET", "path": "/", "query_string": query, "headers": []}
+        return await anext(dashboard._changes(entry, Request(scope, receive)))
+
+    async def look() -> list[str]:
+        return await asyncio.gather(*(first_event(query) for query in (b"a=1", b"a=1", b"a=2", b"a=1", b"a=2")))
+
+    one, same, other, third, also = asyncio.run(look())
+    assert sorted(built) == ["a=1", "a=2"]
+    assert one == same == third
+    assert other == also != one

@@ -3,6 +3,7 @@
 import asyncio
 import hmac
 import json
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -118,6 +119,21 @@ class News:
     monitor: str = ""
 
 
+@dataclass(frozen=True)
+class _Look:
+    """A page as it was rendered for one of its readers, for all who look at it at that time.
+
+    Attributes:
+        version: The version of which it is.
+        at_s: When it was begun.
+        rendered: The page and its parts, once they are there.
+    """
+
+    version: int
+    at_s: float
+    rendered: "asyncio.Future[tuple[Page, dict[str, str]]]"
+
+
 class Dashboard:
     """Renders pages and streams their changes."""
 
@@ -133,6 +149,7 @@ class Dashboard:
         self._version = version
         self._news = news
         self._is_stopped = False
+        self._looks: dict[tuple[str, str], _Look] = {}
         self._templates = Environment(
             loader=PackageLoader("streaming.cli.dashboard"),
             autoescape=True,
@@ -194,9 +211,10 @@ class Dashboard:
         version, waited_s = -1, _AT_LEAST_EVERY_S
         while not self._is_stopped and not await request.is_disconnected():
             if version != self._version() or waited_s >= _AT_LEAST_EVERY_S:
-                version, waited_s = self._version(), 0.0
-                page = await run_in_threadpool(self._build, entry, request.query_params)
-                rendered = await run_in_threadpool(self._rendered, entry, page)
+                look = self._look(entry, request.query_params)
+                version, waited_s = look.version, 0.0
+                # One reader who leaves does not take it from the others.
+                page, rendered = await asyncio.shield(look.rendered)
                 changed = {name: html for name, html in rendered.items() if known.get(name) != html}
                 is_news = bool(changed) or list(rendered) != list(known)
                 known = rendered
@@ -208,6 +226,20 @@ class Dashboard:
                 yield f"data: {news}\n\n" if is_news else ": nothing new\n\n"
             await asyncio.sleep(_LOOK_S)
             waited_s += _LOOK_S
+
+    def _look(self, entry: Entry, query: QueryParams) -> _Look:
+        """Returns the page of now: that of another reader who has looked a moment ago, or a new one."""
+        address, now_s = (entry.path, str(query)), time.monotonic()
+        found = self._looks.get(address)
+        if found is None or now_s - found.at_s >= _LOOK_S:
+            self._looks = {each: look for each, look in self._looks.items() if now_s - look.at_s < _LOOK_S}
+            rendering = run_in_threadpool(self._build_and_render, entry, query)
+            found = self._looks[address] = _Look(self._version(), now_s, asyncio.ensure_future(rendering))
+        return found
+
+    def _build_and_render(self, entry: Entry, query: QueryParams) -> tuple[Page, dict[str, str]]:
+        page = self._build(entry, query)
+        return page, self._rendered(entry, page)
 
 
 class _Guard:
