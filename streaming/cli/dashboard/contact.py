@@ -1,4 +1,4 @@
-"""Whether what the pages show is of now: since when Kafka has not answered, and whether a monitor writes the rows.
+"""The contact with Kafka and with the monitor: since when the one has not answered, and whether the other one runs.
 
 While Kafka is silent, nothing else may ask it: librdkafka's admin client may abort the process if requests time out
 (see kafka/group_coordinator.py). A consumer's requests have no such fault, so a consumer asks here.

@@ -106,7 +106,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class News:
-    """What keeps the pages from being up to date.
+    """The reasons for which the pages may not be up to date.
 
     Attributes:
         problem: Why something is not read at present; empty if all is.

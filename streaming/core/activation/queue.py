@@ -325,7 +325,7 @@ class Queue:
             self.sequence += 1
             expires_ms = now_ms + work.timeout_ms if work.timeout_ms < FOREVER_MS else None
             request = self._notification(EventType.QUEUE_ACTIVATION, reason, expires_ms)
-            if request.notifications:
+            if self.definition.notifications:
                 self._notifications.append(request)
         is_activated = is_for_tasks or reason is not None
         if now_ms >= (self.tasks.back_off_until_ms() if is_activated else self.next_start_ms()):
