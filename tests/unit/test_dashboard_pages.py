@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from streaming.cli.dashboard.pages import _answer
+from streaming.cli.dashboard.server import News
 from streaming.cli.present import Present
 from streaming.cli.queue_facts import QueueFacts
-from streaming.cli.dashboard.server import News
 from streaming.core.times import iso_time
 from streaming.system import wall_clock
 from streaming.wire.notifications import Activation

@@ -10,9 +10,9 @@ from typing import Generic, TypeVar
 from confluent_kafka import Message
 
 from streaming.cli.dashboard.contact import Contact
+from streaming.cli.diagnosis.running_faults import has_services
 from streaming.cli.presence import is_running
 from streaming.cli.routing.explaining import Origin, instance_of
-from streaming.cli.routing.running_faults import has_services
 from streaming.core.routing.definition_rules import RefusedDefinitionError
 from streaming.core.routing.definitions import Definitions
 from streaming.errors import UserError
