@@ -15,15 +15,17 @@ from producers.reader import QueueReader
 from producers.received_message import ReceivedMessage
 from streaming.errors import UserError
 from streaming.kafka.access import AccessDeniedError
-from streaming.kafka.admin import ADMIN_TIMEOUT_S, Admin
 from streaming.kafka.clients import Cluster
 from streaming.kafka.latest_rows import LatestRows
+from streaming.kafka.own_programs import how_to_start, is_running, starting, with_advice
 from streaming.kafka.topic_follower import Start, TopicFollower, only_of_keys
 from streaming.system import hints
 from streaming.system.ages import instant_utc
+from streaming.system.logs import for_screens
 from streaming.system.threads import started
+from streaming.wire.own_groups import own_group
 from streaming.wire.service_views import TransmissionRow, decode_transmission
-from streaming.wire.topics import ROUTERS_GROUP, Topics
+from streaming.wire.topics import Topics
 
 _log = logging.getLogger(__name__)
 
@@ -92,12 +94,14 @@ class Unanswered:
             _log.info("why no answer comes is unknown: %s", error)
             return
         for key in reasons.keys() - self._told:
-            _log.warning("%s", reasons[key])
+            _log.warning("%s", for_screens(_log, reasons[key]))
         # What was mended and comes again is told again.
         self._told = set(reasons)
 
     def _reasons(self, late: list[str]) -> dict[str, str]:
         """Returns the reasons, by what makes one new, as sentences."""
+        if begins := starting(self._cluster, self._topics, "router"):
+            return {"start": f"no answer yet, because {begins}"}
         if runs_router(self._cluster, self._topics) is False:
             return {"router": f"no answer yet, because {without_router(self._cluster, self._topics)}"}
         found: dict[str, str] = {}
@@ -106,7 +110,8 @@ class Unanswered:
         return found
 
     def _sentence(self, row: TransmissionRow) -> str:
-        show = hints.command("conversation", "show", row.conversation_id, **_place(self._cluster, self._topics))
+        with hints.of_client(self._cluster.bootstrap_servers, self._topics.prefix):
+            show = hints.command("conversation", "show", row.conversation_id)
         number = "" if row.number is None else f"{row.number}: "
         since = f" since {instant_utc(row.held_since)}" if row.held_since else ""
         return (
@@ -135,26 +140,19 @@ class AnswerReader(QueueReader):
         return super()._look()
 
 
-def _place(cluster: Cluster, topics: Topics) -> dict[str, str]:
-    """Returns what a command in a sentence needs to find the instance."""
-    return {"servers": cluster.bootstrap_servers, "prefix": topics.prefix}
-
-
 def runs_router(cluster: Cluster, topics: Topics) -> bool | None:
     """Returns whether a router runs; None: this user may not look, or Kafka cannot be reached."""
     try:
-        return bool(Admin(cluster).members(topics.prefix + ROUTERS_GROUP, ADMIN_TIMEOUT_S))
+        return is_running(cluster, topics, "router")
     except UserError:
         return None
 
 
 def without_router(cluster: Cluster, topics: Topics) -> str:
     """Returns that no router runs, and what to do."""
-    there = _place(cluster, topics)
-    return (
-        f"no router is in the consumer group {topics.prefix}{ROUTERS_GROUP}. Start all that services need: "
-        f"`{hints.command('run', **there)}`, or a router alone: `{hints.command('router', **there)}`"
-    )
+    with hints.of_client(cluster.bootstrap_servers, topics.prefix):
+        advice = how_to_start(cluster, topics, "router")
+    return with_advice(f"no router is in the consumer group {topics.prefix}{own_group('router')}", advice)
 
 
 def _held(cluster: Cluster, topics: Topics, conversations: set[str]) -> list[TransmissionRow]:

@@ -16,6 +16,7 @@ from producers.transactional_client import TransactionalClient
 from streaming.errors import UserError
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
+from streaming.kafka.own_programs import starting
 from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.kafka.transactions import TRANSACTION_TIMEOUT_MS
 from streaming.system import hints
@@ -215,8 +216,11 @@ def _service_of(key: bytes | None) -> tuple[str, str] | None:
 def _unknown(cluster: Cluster, topics: Topics, wanted: tuple[str, str], known: list[tuple[str, str]]) -> str:
     """Returns the sentences about a service that the router does not know: why, and what to do."""
     database, service = wanted
+    it = f"Service {service!r} of database {database!r}"
+    if begins := starting(cluster, topics, "router"):
+        return f"{it} is not known yet: {begins}. Try again when it has said `run ready`."
     if runs_router(cluster, topics) is False:
-        return f"Service {service!r} of database {database!r} is not known, and {without_router(cluster, topics)}"
+        return f"{it} is not known, and {without_router(cluster, topics)}"
     found = f"The router knows no service {service!r} of database {database!r}."
     if others := sorted(name for name, other in known if other == service):
         found += f" It is a service of database {others[0]!r}."

@@ -18,8 +18,8 @@ from streaming.system.logs import LogFormat
 from streaming.system.options import option
 
 if TYPE_CHECKING:
-    from streaming.cli.runs import Run
     from streaming.daemons.activator.settings import ActivatorEvent
+    from streaming.system.runs import Run
 
 _DEFAULT_STATE_DIRECTORY = Path("checkpoints/activator")
 StateDirectory = Annotated[
@@ -97,8 +97,9 @@ def status(state_directory: StateDirectory = _DEFAULT_STATE_DIRECTORY, as_json: 
 
     Lists running programs, held notifications and crashes, and says whether a changed config was refused.
     """
-    from streaming.cli import runs, tables
+    from streaming.cli import tables
     from streaming.daemons.activator.status import read_status, show
+    from streaming.system import runs
 
     now_ms, run = wall_clock.now_ms(), runs.last_with_state(state_directory)
     try:

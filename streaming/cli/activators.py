@@ -9,10 +9,8 @@ from typing import Any
 
 import msgspec
 
-from streaming.cli import runs
 from streaming.cli.lines import say
 from streaming.cli.monitor_rows import observed, queue_names
-from streaming.cli.presence import how_to_start, with_advice
 from streaming.core.times import iso_time
 from streaming.daemons.activator import words
 from streaming.daemons.activator.config import Config
@@ -21,8 +19,9 @@ from streaming.errors import UserError
 from streaming.kafka.admin import ADMIN_TIMEOUT_S, Admin
 from streaming.kafka.clients import Cluster
 from streaming.kafka.latest_rows import LatestRows
+from streaming.kafka.own_programs import how_to_start, with_advice
 from streaming.kafka.topic_follower import Start, TopicFollower
-from streaming.system import hints, wall_clock
+from streaming.system import hints, runs, wall_clock
 from streaming.system.ages import age
 from streaming.system.toml_file import load
 from streaming.wire.activator_rows import ActivatorRow, decode_dated_row

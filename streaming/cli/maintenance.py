@@ -49,7 +49,8 @@ def maintenance(
     no duration ("-"). A program that has not been seen for a while is named below the table. Observers and activators
     have no periodic tasks.
     """
-    from streaming.cli.presence import how_to_start, say_if_starting
+    from streaming.cli.presence import say_if_starting
+    from streaming.kafka.own_programs import how_to_start
 
     found, kafka, topics = _Programs(), place.cluster(), place.topics()
     with _follower(kafka, topics) as follower:
@@ -85,7 +86,8 @@ def connections(
     A destination is left alone for 15 s after a disconnection and for 60 s after an attempt that has failed:
     "suppressed until". Messages wait meanwhile: `queue-activation transmissions`.
     """
-    from streaming.cli.presence import how_to_start, say_if_starting
+    from streaming.cli.presence import say_if_starting
+    from streaming.kafka.own_programs import how_to_start
 
     kafka, topics = place.cluster(), place.topics()
     programs = read(kafka, topics)
@@ -188,7 +190,7 @@ def is_gone(row: "ProgramRow", since_ms: int | None = None) -> bool:
 
 def gone(programs: "list[ProgramRow]", how_to_start: Callable[[str], str]) -> list[str]:
     """Returns a line for each program that has left a row; for a day, as Kafka keeps the row for ever."""
-    from streaming.cli.presence import with_advice
+    from streaming.kafka.own_programs import with_advice
 
     alive = {row.program for row in programs if not is_gone(row)}
     return [

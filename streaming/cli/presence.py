@@ -1,56 +1,30 @@
 """Says whether the programs run on which the views depend, and how old the views are.
 
-Each program is a member of a consumer group. Monitor and router leave a sign of life after each batch that they have
-committed.
+Monitor and router leave a sign of life after each batch that they have committed.
 """
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
-from streaming.cli import monitor_rows, runs
+from streaming.cli import monitor_rows
 from streaming.cli.lines import say
 from streaming.cli.present import NOBODY_MISSING, Present
 from streaming.core.maintenance.schedule import DEFAULT_INTERVAL_MS
-from streaming.daemons.activator.settings import DEFAULT_GROUP_ID
-from streaming.daemons.host import config as host
 from streaming.daemons.monitor import sole_monitor
-from streaming.daemons.observer import sole_observer
-from streaming.daemons.router import sole_router
-from streaming.daemons.transport import transport
 from streaming.errors import UserError
 from streaming.kafka.access import AccessDeniedError
-from streaming.kafka.admin import ADMIN_TIMEOUT_S, Admin, GroupMember
+from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
+from streaming.kafka.own_programs import a_program, absence, starting
 from streaming.kafka.topic_follower import Start, TopicFollower
-from streaming.system import hints, wall_clock
+from streaming.system import hints, runs, wall_clock
 from streaming.system.ages import age, as_of
-from streaming.system.threads import started
 from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.service_maintenance import decode_program
 from streaming.wire.signs_of_life import SignOfLife, decode_sign
 from streaming.wire.topics import Topics
-
-# Program -> its consumer group without the topic prefix, and what nobody does if no such program runs.
-PROGRAMS = {
-    "monitor": (sole_monitor.GROUP_ID, "no reader is started for the messages that arrive"),
-    "router": (sole_router.GROUP_ID, "no message of a service is delivered"),
-    "transport": (transport.GROUP_ID, "the router's decisions are not carried out"),
-    "observer": (sole_observer.GROUP_ID, "no reader is started for the consumer groups that it watches"),
-    "activator": (DEFAULT_GROUP_ID, "no program is started for the notifications"),
-    "host": (host.GROUP_ID, "unless one with another --group-id runs, no task of internal activation is run"),
-}
-# The command of a program that is not its name alone.
-_COMMANDS = {
-    "observer": ("observe", "--config", "FILE"),
-    "activator": ("activator", "--config", "FILE"),
-    "host": ("host", "--config", "FILE"),
-}
-_OF_FILE, _OF_SERVICES = ("monitor", "observer", "activator"), ("monitor", "router", "transport")
-# Those that `run` runs in its own process.
-_OF_PROCESS = ("monitor", "router")
 
 _NO_SIGN = {
     "monitor": (
@@ -70,112 +44,6 @@ _SIGNS_MISSED = _RECORDS_MISSED = 3
 _HOSTS = b"host/"
 
 
-def is_running(kafka: Cluster, topics: Topics, program: str) -> bool:
-    """Returns whether a program runs.
-
-    One that was killed counts as running until its session ends, after 10 s, unless it was a part of a `run` of this
-    machine.
-
-    Raises:
-        AccessDeniedError: This user may not look at the program's consumer group.
-        UserError: Kafka cannot be reached, or refuses.
-    """
-    return bool(members(kafka, topics, program))
-
-
-def members(kafka: Cluster, topics: Topics, program: str) -> list[GroupMember]:
-    """Returns the members of a program's consumer group that run, as `is_running` sees them; raises as it does."""
-    group_id, _ = PROGRAMS[program]
-    found = Admin(kafka).members(topics.prefix + group_id, ADMIN_TIMEOUT_S)
-    run = runs.last(kafka.bootstrap_servers, topics.prefix) if found else None
-    if run is not None and run.was_killed:
-        return [each for each in found if not run.is_process_of(each.client_id)]
-    return found
-
-
-def absence(kafka: Cluster, topics: Topics, program: str, which: str = "", file: str | None = None) -> str | None:
-    """Returns the sentence about a program that does not run, and what to do; None if it runs.
-
-    Args:
-        kafka: The cluster.
-        topics: The topics.
-        program: The program.
-        which: What the consequence is about, if not everything.
-        file: The activator's file, if it is known.
-
-    Raises as `is_running` does.
-    """
-    if is_running(kafka, topics, program):
-        return None
-    group_id, consequence = PROGRAMS[program]
-    sentence = f"no {program} is in the consumer group {topics.prefix}{group_id}, so {consequence}{which}"
-    return with_advice(sentence, how_to_start(kafka, topics, program, file))
-
-
-def with_advice(sentence: str, advice: str) -> str:
-    """Returns a sentence with what to do after it, if there is anything; both are without their last period."""
-    return f"{sentence}. {advice}" if advice else sentence
-
-
-def how_to_start(kafka: Cluster, topics: Topics, program: str, file: str | None = None) -> str:
-    """Returns what to do to start a program that does not run, with all that belongs to it or alone.
-
-    `run` needs the places of all its programs, so it is named only if none of them runs. A program that was started
-    alone is in the way of a later `run`. Other programs of a `run` that was killed are about to end.
-
-    Args:
-        kafka: The cluster.
-        topics: The topics.
-        program: The program.
-        file: Its file, if it is known.
-
-    Returns:
-        A sentence without its period; empty if the command that runs has given this advice before.
-    """
-    run = runs.last(kafka.bootstrap_servers, topics.prefix)
-    if run is not None and run.is_running and program in run.programs:
-        return _once(run.doing(), run.doing())
-    others = [each for each in _together_with(program) if run is None or not run.was_killed or each in _OF_PROCESS]
-    asked = [started(partial(may_run, kafka, topics, other)) for other in others]
-    is_alone = not _together_with(program) or any(each.result() for each in asked)
-    if run is not None and file in (None, run.file):  # otherwise it was for another file
-        file = run.shown_file()
-        if not is_alone:
-            words = run.words(needs_file=program not in _OF_SERVICES, needs_services=program not in _OF_FILE)
-            again = run.line(words)
-            return _once(again, f"Start {'all again' if program in run.programs else 'all that is needed'}: `{again}`")
-    alone = command(program, file if file and program in _OF_FILE else "FILE")
-    if is_alone:
-        return _once(alone, f"Start one: `{alone}`")
-    files = [file or "FILE"] if program in _OF_FILE else []
-    what = "all that the activator's FILE needs" if files else "all that services need"
-    what += " (without FILE: that services need)" if program == "monitor" else ""
-    together = hints.command("run", *files)
-    return _once(together, f"Start {what}: `{together}`, or {_a(program)} alone: `{alone}`")
-
-
-def _together_with(program: str) -> list[str]:
-    """Returns the other programs of the commands `run` that start a program."""
-    return [each for run in (_OF_FILE, _OF_SERVICES) if program in run for each in run if each != program]
-
-
-def _once(advice: str, sentence: str) -> str:
-    return sentence if hints.is_new(advice) else ""
-
-
-def command(program: str, file: str = "FILE") -> str:
-    """Returns the command line that starts a program alone."""
-    return hints.command(*(file if word == "FILE" else word for word in _COMMANDS.get(program, (program,))))
-
-
-def may_run(kafka: Cluster, topics: Topics, program: str) -> bool:
-    """Returns whether a program may run: it does, or it is the monitor, and this user may not look."""
-    try:
-        return is_running(kafka, topics, program)
-    except UserError:
-        return program == "monitor"  # most users may look at its group alone
-
-
 def warn_of_absence(
     kafka: Cluster, topics: Topics, program: str, consequence: str = "", file: str | None = None
 ) -> bool | None:
@@ -191,7 +59,7 @@ def warn_of_absence(
         file: The activator's file, if it is known.
     """
     is_there: bool | None = None
-    with told_if_denied(f"whether {_a(program)} runs"):
+    with told_if_denied(f"whether {a_program(program)} runs"):
         sentence = absence(kafka, topics, program, file=file)
         is_there = sentence is None
         if sentence is not None:
@@ -324,12 +192,6 @@ def _sign_or_denial(kafka: Cluster, topics: Topics, program: str) -> tuple[SignO
         return None, error
 
 
-def starting(kafka: Cluster, topics: Topics, program: str) -> str:
-    """Returns the sentence about a `run` that is about to start a program, without its period; empty without one."""
-    run = runs.last(kafka.bootstrap_servers, topics.prefix)
-    return run.doing() if run is not None and run.is_starting and program in run.programs else ""
-
-
 def say_if_starting(kafka: Cluster, topics: Topics) -> None:
     """Says on the standard error that a `run` is about to start its programs, for a view that no single one writes."""
     run = runs.last(kafka.bootstrap_servers, topics.prefix)
@@ -387,10 +249,6 @@ def lateness(program: str, sign: SignOfLife | None, now_ms: int) -> str | None:
         f"the {program}'s last sign of life is {age(sign.committed_ms, now_ms)} old, and there should be one every "
         f"{every}. {advice}"
     )
-
-
-def _a(program: str) -> str:
-    return f"{'an' if program[0] in 'ao' else 'a'} {program}"
 
 
 def _last_batch(program: str) -> str:

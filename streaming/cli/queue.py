@@ -334,7 +334,7 @@ def _require_activation(queue: str, definition: "QueueDefinition | None") -> Non
 
 def _when(kafka: Cluster, topics: Topics) -> str:
     """Returns a remark for the case that no monitor is running, otherwise nothing."""
-    from streaming.cli.presence import how_to_start, is_running, with_advice
+    from streaming.kafka.own_programs import how_to_start, is_running, with_advice
 
     try:
         is_taken = is_running(kafka, topics, "monitor")

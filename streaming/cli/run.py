@@ -156,13 +156,13 @@ def run(
     Their other options come from the tables [monitor], [observe], [activator], [router] and [transport] in the file of
     --config, or from the environment.
     """
-    from streaming.cli import runs
-    from streaming.cli.runs import Run
     from streaming.daemons.monitor.sole_monitor import MONITOR
     from streaming.daemons.query import others_here, start_progress
     from streaming.daemons.router.sole_router import ROUTER
     from streaming.kafka.admin import Admin
+    from streaming.system import runs
     from streaming.system.processes import THIS_COMMAND
+    from streaming.system.runs import Run
 
     if file is None and stop_programs is not None:
         raise UserError("--stop-programs needs a FILE: without one, no activator runs")

@@ -36,9 +36,9 @@ def send(
 ) -> None:
     """Send a message, or each line of standard input, to a queue, and report the arrival."""
     from producers.producer import Message, QueueProducer
-    from streaming.cli.presence import absence
     from streaming.kafka.access import AccessDeniedError
     from streaming.kafka.errors import ClientUnusableError, TransactionAbortedError
+    from streaming.kafka.own_programs import absence
 
     kafka = place.cluster()
     _warn_of_services(kafka, place.topics(), queue)

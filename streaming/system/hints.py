@@ -55,6 +55,8 @@ _given: list[Given] = []
 _about: ContextVar[str | None] = ContextVar("about", default=None)
 # The advice of one of several answers, such as the pages of the dashboard; None: what counts is that of the command.
 _advised: ContextVar[set[str] | None] = ContextVar("advised", default=None)
+# Where Kafka is for a client in a program without the command line: bootstrap servers and topic prefix.
+_client: ContextVar[tuple[str | None, str]] = ContextVar("client", default=(None, ""))
 
 
 def begin(program: str, config: str | None) -> None:
@@ -80,6 +82,16 @@ def anew() -> Iterator[None]:
         yield
     finally:
         _advised.reset(token)
+
+
+@contextmanager
+def of_client(servers: str, prefix: str) -> Iterator[None]:
+    """Writes sentences for a client that has Kafka there, unless a command runs: for this thread, within the block."""
+    token = _client.set((servers, prefix))
+    try:
+        yield
+    finally:
+        _client.reset(token)
 
 
 def note(option: str, value: str | None, *, is_needed: bool) -> None:
@@ -119,6 +131,8 @@ def command(*words: str, servers: str | None = None, prefix: str = "", config: s
     for given in _given:
         if servers in (None, given.servers):
             return plain(*words, *place(), config=given.config or config)
+    if servers is None:
+        servers, prefix = _client.get()
     there = [] if servers is None else [_SERVERS, servers]
     return plain(*words, *there, *(["--topic-prefix", prefix] if prefix else []), config=config)
 

@@ -85,6 +85,11 @@ def warn_on_screens() -> None:
         logging.lastResort.setFormatter(_Wrapping())
 
 
+def for_screens(log: logging.Logger, text: str) -> str:
+    """Returns a text that a client logs, wrapped for a terminal if its program has not set up Python's logging."""
+    return text if log.hasHandlers() else fitted(text, sys.stderr)
+
+
 def printable(text: str) -> str:
     """Returns a record's text on one line, with escapes for characters that a terminal would obey or not show."""
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)

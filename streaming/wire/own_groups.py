@@ -4,7 +4,14 @@ They are no readers: neither a view of all groups nor a pattern of the activator
 """
 
 _PROGRAMS = ("activator", "host", "monitor", "observer", "router", "transport")
-_ENDS = tuple(f"queue-activation-{program}" for program in _PROGRAMS)
+
+
+def own_group(program: str) -> str:
+    """Returns the consumer group of all programs of a kind; the topic prefix is put before it."""
+    return f"queue-activation-{program}"
+
+
+_ENDS = tuple(map(own_group, _PROGRAMS))
 
 
 def is_own_group(name: str) -> bool:

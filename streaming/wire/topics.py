@@ -6,9 +6,6 @@ from dataclasses import dataclass
 MAX_TOPIC_NAME_LENGTH = 249
 TOPIC_NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
-# The consumer group of all routers of a topic prefix; the prefix is put before it.
-ROUTERS_GROUP = "queue-activation-router"
-
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 

@@ -15,8 +15,8 @@ from producers.producer import Message, QueueProducer
 from producers.queue_topics import create_queue_topics
 from streaming.core.activation.program_starts import QueueActivator
 from streaming.core.activation.running_programs import Program
-from streaming.daemons.activator.programs import Identity
 from streaming.daemons.activator.store import ProgramRecord, QueueRecord, Store
+from streaming.system.process_identity import Identity
 from streaming.system.processes import THIS_COMMAND, own_environment
 from tests.support.activating import DEADLINE_S, Activating
 from tests.support.shared_broker import SharedBroker

@@ -17,11 +17,11 @@ import pytest
 
 from streaming.daemons.monitor.sole_monitor import GROUP_ID, MONITOR
 from streaming.daemons.query import sole_program
-from streaming.daemons.query.client_ids import client_id
 from streaming.daemons.query.sole_program import SESSION_TIMEOUT_S, SoleProgram
 from streaming.errors import UserError
 from streaming.kafka.admin import Admin, GroupMember
 from streaming.kafka.clients import Cluster
+from streaming.system.client_ids import client_id
 from streaming.system.processes import ChildProcess, own_environment
 from streaming.wire.topics import TopicSpec
 from tests.support.fault_scene import KillableBroker

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from streaming.cli import runs
+from streaming.system import runs
 
 _NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

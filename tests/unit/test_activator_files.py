@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
-from streaming.cli import activators, presence, queue_facts, runs
+from streaming.cli import activators, queue_facts
 from streaming.cli.queue_facts import QueueFacts
 from streaming.core.activation.definition import ActivationClause, QueueDefinition
 from streaming.errors import UserError
+from streaming.kafka import own_programs
 from streaming.kafka.admin import GroupMember
 from streaming.kafka.clients import Cluster
+from streaming.system import runs
 from streaming.wire.activator_rows import ActivatorRow
 from streaming.wire.topics import Topics
 from tests.unit.test_activator_status import note
@@ -79,7 +81,7 @@ def test_the_entry_is_told_beside_that_no_activator_runs(
     rows.append(row(file))
     members: set[GroupMember] = set()
     monkeypatch.setattr(activators, "_members", lambda *_: members)
-    monkeypatch.setattr(presence, "may_run", lambda *_: False)
+    monkeypatch.setattr(own_programs, "may_run", lambda *_: False)
     text = shown()
     assert f"; the entry queue-* of {file} matches it, and none is in the consumer group p-" in text
     assert f"queue-activation run {file}" in text

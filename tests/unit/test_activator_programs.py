@@ -18,12 +18,11 @@ from streaming.daemons.activator.config import ProgramEntry
 from streaming.daemons.activator.programs import (
     AdoptedProgram,
     Exit,
-    Identity,
     StartedProgram,
     default_log_file,
-    identity_of,
     stop_all,
 )
+from streaming.system.process_identity import Identity, identity_of
 from tests.support.waiting import is_running, wait_until
 
 # Starts a program that waits at its gate, opens the gate or not, and dies.

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from streaming.cli import runs
-from streaming.cli.runs import Run
 from streaming.core.activation.held_notifications import ViewRow
 from streaming.core.activation.program_starts import QueueActivator
 from streaming.core.activation.start_decisions import Decision, Notified
 from streaming.core.activation.start_policy import Policy
 from streaming.daemons.activator.config import ProgramEntry
-from streaming.daemons.activator.programs import Identity
 from streaming.daemons.activator.status import read_status, show
 from streaming.daemons.activator.store import ProgramRecord, QueueRecord, StateLock, Store
+from streaming.system import runs
+from streaming.system.process_identity import Identity
+from streaming.system.runs import Run
 from tests.support.shell import run_command
 
 FILE = "/etc/activator.toml"

@@ -20,7 +20,6 @@ from streaming.core.activation.start_decisions import Notified, Seen
 from streaming.daemons.activator import status as statuses
 from streaming.daemons.activator import store as stores
 from streaming.daemons.activator.config import ProgramEntry
-from streaming.daemons.activator.programs import Identity, identity_of
 from streaming.daemons.activator.status import read_status, show
 from streaming.daemons.activator.store import (
     MAX_DECISIONS,
@@ -31,6 +30,7 @@ from streaming.daemons.activator.store import (
     Store,
 )
 from streaming.errors import UserError
+from streaming.system.process_identity import Identity, identity_of
 
 NOW_MS = 1_763_730_000_000
 

@@ -1,8 +1,12 @@
 """A program that waits for an answer is told why none comes."""
 
+import io
 import logging
+import os
+import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,6 +19,10 @@ from producers.conversations import Conversation, Statements
 from streaming.kafka.access import AccessDeniedError
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
+from streaming.system import runs
+from streaming.system.logs import for_screens
+from streaming.system.process_identity import Identity
+from streaming.system.runs import Run, State
 from streaming.wire.service_views import TransmissionRow
 from streaming.wire.topics import Topics
 from tests.support.viewed import transmission
@@ -24,11 +32,18 @@ DEADLINE_S = 10.0
 PLACE = "--bootstrap-servers localhost:9092 --topic-prefix p-"
 
 
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
 class Asking:
     """A client that waits for answers, with a router and held messages as a test says, and a clock of its own."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
         self.has_router = True
+        # Other programs that run, of which the advice depends.
+        self.others: tuple[str, ...] = ()
         self.held: list[TransmissionRow] = []
         self.denied: AccessDeniedError | None = None
         self.looks = 0
@@ -43,7 +58,8 @@ class Asking:
         self.statements.open()
 
     def _members(self, group: str, _timeout_s: float) -> list[str]:
-        assert group == "p-queue-activation-router"
+        if group != "p-queue-activation-router":
+            return [*self.others] if group.endswith(self.others) else []
         self.looks += 1
         return ["router"] if self.has_router else []
 
@@ -186,3 +202,76 @@ def test_a_kafka_that_does_not_answer_does_not_delay_the_reader(
     assert not look.done()
     answer.set()
     wait_until(look.done, DEADLINE_S, "the look's end")
+
+
+class TestHowTheRouterIsStarted:
+    """`run` is named as the views name it: as it was started last, and one that starts is waited for."""
+
+    def told(self, asking: Asking, **more: Any) -> str:
+        asking.has_router = False
+        leave_note(**more)
+        ask(asking)
+        [said] = asking.told_after(5)
+        return said
+
+    def test_after_a_run_with_a_file_was_killed_it_is_named_with_the_file(self, asking: Asking, tmp_path: Path) -> None:
+        file = tmp_path / "activator.toml"
+        file.touch()
+        said = self.told(asking, file=str(file), services=True, process=Identity(2**22 + 1, 1, "b"), state=State.READY)
+        assert said.endswith(f". Start all again: `queue-activation run {file} --services {PLACE}`")
+        assert "router alone" not in said
+
+    def test_one_without_a_file_is_named_as_it_was(self, asking: Asking) -> None:
+        said = self.told(asking, state=State.ENDED)
+        assert said.endswith(f". Start all again: `queue-activation run {PLACE}`")
+
+    def test_beside_a_monitor_a_router_alone_is_named(self, asking: Asking) -> None:
+        asking.others = ("monitor",)
+        said = self.told(asking, state=State.ENDED)
+        assert said.endswith(f". Start one: `queue-activation router {PLACE}`")
+
+    @pytest.mark.parametrize("is_member", [True, False])
+    def test_one_that_starts_is_waited_for(self, asking: Asking, is_member: bool) -> None:
+        leave_note()
+        asking.has_router = is_member
+        ask(asking)
+        assert asking.told_after(5) == [f"no answer yet, because `run` (process {os.getpid()}) is starting"]
+        assert asking.told_after(60) == [], "it is told once"
+        asking.has_router = True
+        leave_note(state=State.READY)
+        assert asking.told_after(60) == []
+
+
+def leave_note(process: Identity | None = None, file: str | None = None, **more: Any) -> None:
+    """Leaves the note of a `run`."""
+    programs = ["router", "transport", "monitor"] if file is None else ["observer", "monitor", "activator"]
+    programs += ["router", "transport"] if more.get("services") else []
+    runs._write(
+        Run(
+            process=process or runs.of_this_process(),
+            namespace=runs.namespace(),
+            servers="localhost:9092",
+            prefix="p-",
+            programs=programs,
+            file=file,
+            state_directory="/srv/checkpoints/activator",
+            **more,
+        )
+    )
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_a_program_without_a_log_of_its_own_is_told_in_lines_that_fit_its_terminal(
+    monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    log = logging.Logger("a program's")
+    command = "`queue-activation run examples/services/activator.toml --services`"
+    line = f"no answer yet, because no router is in the consumer group queue-activation-router. Start all: {command}"
+    shown = for_screens(log, line)
+    assert all(len(each) <= columns or " " not in each for each in shown.splitlines())
+    assert command in " ".join(shown.replace("\\\n", " ").split())
+    log.addHandler(logging.NullHandler())
+    assert for_screens(log, line) == line

@@ -29,12 +29,14 @@ _UNDER_RUN = (
     *("daemons/router", "daemons/transport", "daemons/monitor", "daemons/query", "daemons/observer"),
     *("daemons/activator", "spark", "kafka", "system"),
 )
-# Options of commands and tools outside this project, of `activator status`, and of its own modules.
+# Options of commands and tools outside this project, of `activator status`, of its own modules, and of commands that
+# start programs.
 _FOREIGN = {
     *("streaming/system/jars.py", "streaming/system/embedded_broker.py"),
     "streaming/system/java.py",
     *("streaming/system/command_template.py", "streaming/spark/session.py", "streaming/system/hints.py"),
     "streaming/daemons/activator/status.py",
+    *("streaming/system/runs.py", "streaming/kafka/own_programs.py"),
 }
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from streaming.daemons.query import others_here
-from streaming.daemons.query.client_ids import client_id
 from streaming.errors import UserError
 from streaming.kafka.admin import Admin, GroupMember
 from streaming.spark import session
+from streaming.system.client_ids import client_id
 from streaming.wire.topics import Topics
 from tests.support.named_process import named_process
 from tests.support.shell import run_command

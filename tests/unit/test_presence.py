@@ -19,7 +19,7 @@ from streaming.cli.main import app
 from streaming.cli.present import Present
 from streaming.core.routing.definitions import Definitions
 from streaming.errors import UserError
-from streaming.kafka import topic_follower
+from streaming.kafka import own_programs, topic_follower
 from streaming.kafka.access import RightMissingError
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
@@ -265,7 +265,7 @@ class TestHowToStart:
         self, kafka: Kafka, program: str, together: str
     ) -> None:
         kafka.members = []
-        said = presence.how_to_start(Cluster("localhost:1"), TOPICS, program)
+        said = own_programs.how_to_start(Cluster("localhost:1"), TOPICS, program)
         [first, alone] = re.findall(r"`(queue-activation [^`]*)`", said)
         assert first == f"queue-activation {together}"
         parse(first.split()[1:])
@@ -275,17 +275,17 @@ class TestHowToStart:
     @pytest.mark.parametrize("program", ["observer", "activator", "router", "transport"])
     def test_beside_a_monitor_each_is_started_alone(self, kafka: Kafka, program: str) -> None:
         for kafka.members in ([object()], RightMissingError("no right.")):
-            said = presence.how_to_start(Cluster("localhost:1"), TOPICS, program)
+            said = own_programs.how_to_start(Cluster("localhost:1"), TOPICS, program)
             assert said.startswith("Start one: `queue-activation ")
             assert "run" not in said
 
     @pytest.mark.parametrize("other", ["observer", "activator", "router", "transport"])
     def test_a_monitor_is_started_alone_beside_one_that_run_would_start_too(self, kafka: Kafka, other: str) -> None:
         kafka.members = lambda group: [object()] * group.endswith(f"-{other}")
-        said = presence.how_to_start(Cluster("localhost:1"), TOPICS, "monitor")
+        said = own_programs.how_to_start(Cluster("localhost:1"), TOPICS, "monitor")
         assert said == "Start one: `queue-activation monitor`"
         kafka.members = RightMissingError("no right.")
-        assert "`queue-activation run FILE`" in presence.how_to_start(Cluster("localhost:1"), TOPICS, "monitor")
+        assert "`queue-activation run FILE`" in own_programs.how_to_start(Cluster("localhost:1"), TOPICS, "monitor")
 
 
 @pytest.mark.parametrize(("members", "runs"), [([], False), ([object()], True), (RightMissingError("no right."), None)])

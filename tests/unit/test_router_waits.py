@@ -4,12 +4,12 @@ import time
 
 import pytest
 
-from streaming.cli import presence
 from streaming.cli.conversations import ending, unknown
 from streaming.cli.conversations.ending import Outcome
 from streaming.cli.routing import router_waits, service_commands
 from streaming.cli.routing.router_waits import Patience, router_absence
 from streaming.core.routing.definitions import Definitions
+from streaming.kafka import own_programs
 from streaming.kafka.access import RightMissingError
 from streaming.kafka.clients import Cluster
 from streaming.system import durations
@@ -40,7 +40,7 @@ def test_who_may_not_look_for_a_router_is_told_nothing_of_it(monkeypatch: pytest
 
     monkeypatch.setattr(router_waits, "absence", refuse)
     assert router_absence(KAFKA, TOPICS) is None
-    assert presence.PROGRAMS["router"]
+    assert own_programs.PROGRAMS["router"]
 
 
 @pytest.mark.parametrize("absent", [ABSENT, None])

@@ -13,14 +13,14 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from streaming.cli import run, runs, topics
+from streaming.cli import run, topics
 from streaming.daemons.query import application, others_here
 from streaming.daemons.query.application import QueryProgram
-from streaming.daemons.query.client_ids import client_id
 from streaming.errors import UserError
 from streaming.kafka.admin import Admin, GroupMember
 from streaming.kafka.clients import Cluster
-from streaming.system import hints
+from streaming.system import hints, runs
+from streaming.system.client_ids import client_id
 from streaming.system.together import Part, Program, Together
 from streaming.wire.topics import Topics
 from tests.support.command_lines import parse

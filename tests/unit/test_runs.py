@@ -11,18 +11,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from streaming.cli import activators, presence, runs, tables
+from streaming.cli import activators, presence, tables
 from streaming.cli.activators import Told
 from streaming.cli.diagnosis import queue_faults
 from streaming.cli.diagnosis.running_faults import RunningInstance
 from streaming.cli.present import Present
-from streaming.cli.runs import Run, State
-from streaming.daemons.activator.programs import Identity, identity_of
-from streaming.daemons.query.client_ids import client_id
 from streaming.errors import UserError
+from streaming.kafka import own_programs
 from streaming.kafka.admin import Admin, GroupMember
 from streaming.kafka.clients import Cluster
-from streaming.system import hints, wall_clock
+from streaming.system import hints, runs, wall_clock
+from streaming.system.client_ids import client_id
+from streaming.system.process_identity import Identity, identity_of
+from streaming.system.runs import Run, State
 from streaming.wire.activator_rows import ActivatorRow
 from streaming.wire.signs_of_life import SignOfLife, encode_sign
 from streaming.wire.topics import Topics
@@ -166,7 +167,7 @@ class TestHowToStart:
     """`run` is named as it was started last, and one that starts is waited for."""
 
     def said(self, program: str, file: str | None = None) -> str:
-        return presence.how_to_start(KAFKA, TOPICS, program, file)
+        return own_programs.how_to_start(KAFKA, TOPICS, program, file)
 
     @pytest.mark.parametrize("program", OF_FILE)
     def test_while_run_starts_nothing_is_to_be_started(
@@ -259,10 +260,10 @@ class TestKilled:
             members[f"p-queue-activation-{group}"] = [member(dead.pid, name)]
         members["p-queue-activation-observer"] = [member(1, "activator.toml")]  # is about to end
         members["p-queue-activation-activator"] = [GroupMember("a", "rdkafka", "127.0.0.1", 1)]
-        assert not presence.is_running(KAFKA, TOPICS, "monitor")
-        assert presence.is_running(KAFKA, TOPICS, "observer")
+        assert not own_programs.is_running(KAFKA, TOPICS, "monitor")
+        assert own_programs.is_running(KAFKA, TOPICS, "observer")
         for program in OF_FILE:
-            said = presence.how_to_start(KAFKA, TOPICS, program)
+            said = own_programs.how_to_start(KAFKA, TOPICS, program)
             assert said == f"Start all again: `queue-activation run {file} --services`"
 
     def test_a_monitor_that_was_started_alone_since_runs(
@@ -270,14 +271,14 @@ class TestKilled:
     ) -> None:
         leave(note(file, dead, state=State.READY))
         members["p-queue-activation-monitor"] = [member(dead.pid), member(os.getpid())]
-        assert presence.is_running(KAFKA, TOPICS, "monitor")
-        assert presence.how_to_start(KAFKA, TOPICS, "observer").startswith("Start one: ")
+        assert own_programs.is_running(KAFKA, TOPICS, "monitor")
+        assert own_programs.how_to_start(KAFKA, TOPICS, "observer").startswith("Start one: ")
 
     def test_of_other_programs_kafka_knows_more(self, members: dict[str, list[GroupMember]], dead: Identity) -> None:
         members["p-queue-activation-monitor"] = [member(dead.pid)]
-        assert presence.is_running(KAFKA, TOPICS, "monitor"), "it may be in another container"
+        assert own_programs.is_running(KAFKA, TOPICS, "monitor"), "it may be in another container"
         leave(note(process=dead, state=State.ENDED))
-        assert presence.is_running(KAFKA, TOPICS, "monitor")
+        assert own_programs.is_running(KAFKA, TOPICS, "monitor")
 
 
 class TestViews:

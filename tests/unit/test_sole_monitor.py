@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from streaming.daemons.query.client_ids import client_id, has_ended, running_here
+from streaming.system.client_ids import client_id, has_ended, running_here
 from tests.support.named_process import named_process
 from tests.support.waiting import wait_until
 

@@ -9,11 +9,12 @@ import pytest
 from confluent_kafka import Message
 from rich.console import Console
 
-from streaming.cli import activators, monitors_view, presence
+from streaming.cli import activators, monitors_view
 from streaming.cli.activators import Told, absence, concerned, nobody, of_interest, problems
 from streaming.cli.queue_facts import QueueFacts
 from streaming.cli.queue_show import as_json, show
 from streaming.errors import UserError
+from streaming.kafka import own_programs
 from streaming.kafka.access import RightMissingError
 from streaming.kafka.admin import GroupMember
 from streaming.kafka.clients import Cluster
@@ -247,7 +248,7 @@ def monitor(queue: str, state: str | None) -> dict[str, Any]:
 def test_queues_says_that_no_activator_runs_or_has_ever_run(
     members: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(presence, "may_run", lambda *_: False)
+    monkeypatch.setattr(own_programs, "may_run", lambda *_: False)
     monkeypatch.setattr(activators, "TopicFollower", lambda *_: Read(ROW, msgspec.structs.replace(ROW, queue="two")))
     waiting = [monitor(name, "NOTIFIED") for name in ("orders", "two", "new", "newer")]
     dead, never = told_problems([*waiting, waiting[0] | {"max_queue_readers": 1, "queue": "i"}])
@@ -266,7 +267,7 @@ def test_queues_says_that_no_activator_runs_or_has_ever_run(
 def test_queues_says_what_was_known_when_the_activator_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = msgspec.structs.replace(ROW, **GAVE_UP), msgspec.structs.replace(ROW, queue="two")
     monkeypatch.setattr(activators, "TopicFollower", lambda *_: Read(*rows))
-    monkeypatch.setattr(presence, "may_run", lambda *_: False)
+    monkeypatch.setattr(own_programs, "may_run", lambda *_: False)
     waiting = [monitor(name, "NOTIFIED") for name in ("orders", "two")]
     down, past = told_problems(waiting)
     assert down.startswith("2 queues: orders, two: the activator on host-1 (config /etc/a.toml) does not run")

@@ -1,6 +1,7 @@
 """A program that names a service which the router does not know is told what to do."""
 
 import json
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +13,8 @@ from streaming.errors import UserError
 from streaming.kafka.access import RightMissingError
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
+from streaming.system import runs
+from streaming.system.runs import Run
 from streaming.wire.topics import Topics
 
 
@@ -61,7 +64,8 @@ def asked(monkeypatch: pytest.MonkeyPatch, database: str, service: str, members:
     """Asks for the queue of a service, and returns the answer, or the error."""
 
     def members_of(_admin: Admin, group: str, _timeout_s: float) -> Any:
-        assert group == "p-queue-activation-router"
+        if group != "p-queue-activation-router":
+            return []
         if isinstance(members, Exception):
             raise members
         return members
@@ -102,3 +106,21 @@ def test_what_was_meant_is_told(
     assert said.startswith(f"The router knows no service '{service}' of database '{database}'.")
     assert advice in said
     assert "no router" not in said
+
+
+@pytest.mark.parametrize("members", [[], [object()]])
+def test_while_run_starts_it_is_not_known_yet(monkeypatch: pytest.MonkeyPatch, members: Any) -> None:
+    note = Run(
+        process=runs.of_this_process(),
+        namespace=runs.namespace(),
+        servers="localhost:9092",
+        prefix="p-",
+        programs=["router", "transport", "monitor"],
+        state_directory="/srv/checkpoints/activator",
+    )
+    with runs.noted(note):
+        said = asked(monkeypatch, "shop", "//shop/bills", members)
+    assert said == (
+        f"Service '//shop/bills' of database 'shop' is not known yet: `run` (process {os.getpid()}) is starting. Try "
+        "again when it has said `run ready`."
+    )

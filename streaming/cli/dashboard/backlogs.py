@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 
 from streaming.cli.diagnosis.running_faults import carried_out, has_services
-from streaming.cli.presence import PROGRAMS
 from streaming.errors import UserError
 from streaming.kafka.access import denial, rights
 from streaming.kafka.admin import ADMIN_TIMEOUT_S, EARLIEST, LATEST, Admin
 from streaming.kafka.clients import Cluster
 from streaming.kafka.group_coordinator import wait_for_coordinator
 from streaming.kafka.last_records import last_records
+from streaming.kafka.own_programs import PROGRAMS
 from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.service_progress import KEY, decode_progress
 from streaming.wire.topics import Topics

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from streaming.cli import presence
 from streaming.core.times import iso_time
 from streaming.errors import UserError
+from streaming.kafka import own_programs
 from streaming.kafka.clients import Cluster
 from streaming.system import wall_clock
 from streaming.system.ages import age
@@ -35,7 +36,7 @@ def batches(kafka: Cluster, topics: Topics, program: str) -> Batches:
     """Returns what is known about the batches of a program."""
     try:
         sign = presence.last_sign(kafka, topics, program)
-        problem = presence.absence(kafka, topics, program)
+        problem = own_programs.absence(kafka, topics, program)
     except UserError as error:
         return Batches(program, problem=str(error))
     return of_sign(program, sign, wall_clock.now_ms(), problem)

@@ -11,7 +11,6 @@ from confluent_kafka import Message
 
 from streaming.cli.dashboard.contact import Contact
 from streaming.cli.diagnosis.running_faults import has_services
-from streaming.cli.presence import is_running
 from streaming.cli.routing.explaining import Origin, instance_of
 from streaming.core.routing.definition_rules import RefusedDefinitionError
 from streaming.core.routing.definitions import Definitions
@@ -20,6 +19,7 @@ from streaming.kafka.admin import ADMIN_TIMEOUT_S, Admin
 from streaming.kafka.bootstrap_servers import own_addresses
 from streaming.kafka.clients import Cluster
 from streaming.kafka.latest_rows import LatestRows
+from streaming.kafka.own_programs import is_running
 from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.system import hints, wall_clock
 from streaming.wire import service_commands

@@ -16,6 +16,7 @@ from streaming.cli.monitor_rows import needs_host, observed
 from streaming.core.times import iso_time
 from streaming.daemons.activator import words
 from streaming.errors import UserError
+from streaming.kafka import own_programs
 from streaming.kafka.access import rights
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
@@ -99,7 +100,7 @@ def find(kafka: Cluster, topics: Topics, view: list[dict[str, Any]]) -> Programs
     seen = {row.program: row.update_time for row in sorted(rows, key=lambda row: row.update_time)}
     if latest:
         seen["activator"] = iso_time(max(each.at_ms for each in latest))
-    kinds = [_kind(kafka, topics, name, name in needed, seen.get(name)) for name in presence.PROGRAMS]
+    kinds = [_kind(kafka, topics, name, name in needed, seen.get(name)) for name in own_programs.PROGRAMS]
     # Last, so that what to do is said once, beside the program.
     told = activators.with_starts(kafka, topics, told)
     running = [row for row in rows if not maintenance.is_gone(row)]
@@ -107,9 +108,9 @@ def find(kafka: Cluster, topics: Topics, view: list[dict[str, Any]]) -> Programs
 
 
 def _kind(kafka: Cluster, topics: Topics, name: str, is_needed: bool, seen: str | None) -> Program:
-    group = topics.prefix + presence.PROGRAMS[name][0]
+    group = topics.prefix + own_programs.PROGRAMS[name][0]
     try:
-        hosts = sorted(each.host for each in presence.members(kafka, topics, name))
+        hosts = sorted(each.host for each in own_programs.members(kafka, topics, name))
         problem = ""
         if name in ("monitor", "router"):
             sign = presence.last_sign(kafka, topics, name)
@@ -117,7 +118,7 @@ def _kind(kafka: Cluster, topics: Topics, name: str, is_needed: bool, seen: str 
             if hosts:
                 problem = presence.lateness(name, sign, wall_clock.now_ms()) or ""
         if not hosts and is_needed:
-            problem = presence.absence(kafka, topics, name) or ""
+            problem = own_programs.absence(kafka, topics, name) or ""
         return Program(name, group, hosts, seen, is_needed, problem)
     except UserError as error:
         return Program(name, group, None, seen, is_needed, str(error))
@@ -204,7 +205,7 @@ class ProgramPages:
 def _rows(kafka: Cluster, topics: Topics) -> tuple[list[ProgramRow], list[str]]:
     """Returns the rows of programs that run, and the sentences about others that have left one."""
     rows = maintenance.read(kafka, topics)
-    gone = maintenance.gone(rows, partial(presence.how_to_start, kafka, topics))
+    gone = maintenance.gone(rows, partial(own_programs.how_to_start, kafka, topics))
     return [row for row in rows if not maintenance.is_gone(row)], gone
 
 

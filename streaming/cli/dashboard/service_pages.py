@@ -11,9 +11,9 @@ from streaming.cli.dashboard.live_view import LiveView
 from streaming.cli.dashboard.paging import paged
 from streaming.cli.dashboard.server import Page, Part
 from streaming.cli.monitor_rows import state_name, unread_count
-from streaming.cli.presence import PROGRAMS
 from streaming.cli.routing.explaining import RESULT, Result, one_case, results
 from streaming.core.conversations.endpoint_states import ENDED
+from streaming.kafka.own_programs import PROGRAMS
 from streaming.wire.service_definitions import rows_of
 
 _ENDED = frozenset(state.name for state in ENDED)

@@ -18,6 +18,7 @@ from streaming.cli.monitor_rows import (
 from streaming.cli.present import NOBODY_MISSING, Present
 from streaming.cli.queue_facts import QueueFacts
 from streaming.cli.routing.diagnosing import Fault
+from streaming.kafka import own_programs
 from streaming.kafka.clients import Cluster
 from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.system import hints
@@ -42,7 +43,7 @@ def find(kafka: Cluster, topics: Topics) -> Iterator[Fault]:
     down, stopping = _without_host(view, kafka, topics)
     if down is not None:
         yield Fault("program down", "host", down)
-    told, begins = activators.read(kafka, topics), presence.starting(kafka, topics, "activator")
+    told, begins = activators.read(kafka, topics), own_programs.starting(kafka, topics, "activator")
     if begins:  # that it does not run yet is no fault
         told = activators.about_to_start(told)
     else:
@@ -54,9 +55,9 @@ def find(kafka: Cluster, topics: Topics) -> Iterator[Fault]:
         told |= activators.with_starts(kafka, topics, {queue: told[queue] for queue in waiting})
         is_asked = not begins and any(activators.has_nobody(row, told) for row in rows)
         nobody = activators.absence(kafka, topics) if is_asked else None
-        monitor, host = presence.may_run(kafka, topics, "monitor"), None if down is None else False
+        monitor, host = own_programs.may_run(kafka, topics, "monitor"), None if down is None else False
         yield from faults(rows, told, nobody, Present(monitor, host, stopping=stopping))
-    if not presence.starting(kafka, topics, "observer"):
+    if not own_programs.starting(kafka, topics, "observer"):
         yield from observer_faults(view, kafka, topics, told)
     yield from _of_unseen_groups(view, told, kafka)
     yield from _of_missing_topics(told, kafka, topics)  # last, because this user may not be allowed to look
@@ -92,7 +93,7 @@ def _without_host(view: Iterable[dict[str, Any]], kafka: Cluster, topics: Topics
     names = [row["queue"] for row in view if needs_host(row)]
     down = None
     with presence.told_if_denied("whether a host runs"):
-        down = presence.absence(kafka, topics, "host", f" ({queue_names(names)})") if names else None
+        down = own_programs.absence(kafka, topics, "host", f" ({queue_names(names)})") if names else None
     stopping = presence.stopping_hosts(kafka, topics) if down is not None else frozenset()
     return (f"{down}. {presence.are_stopping(stopping)}" if stopping else down), stopping
 
@@ -119,7 +120,7 @@ def observer_faults(
     if lost := [name for name in removed if name in needed]:
         yield Fault("no reader", queue_names(lost), without_entry(lost))
     watched = [name for name in seen if name not in removed]
-    down = presence.absence(kafka, topics, "observer", f" ({queue_names(watched)})") if watched else None
+    down = own_programs.absence(kafka, topics, "observer", f" ({queue_names(watched)})") if watched else None
     if down is not None:
         yield Fault("program down", "observer", down)
     elif silent := [name for name in missing if name not in removed]:

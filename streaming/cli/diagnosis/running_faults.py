@@ -9,7 +9,7 @@ from confluent_kafka.admin import OffsetSpec
 from streaming.cli.conversations import lists, views
 from streaming.cli.dead_letters import decode
 from streaming.cli.diagnosis import queue_faults
-from streaming.cli.presence import absence, last_sign, lateness, starting
+from streaming.cli.presence import last_sign, lateness
 from streaming.cli.routing.diagnosing import Fault
 from streaming.core.conversations.endpoint_states import State, Trigger, after
 from streaming.core.numbers import plural
@@ -19,6 +19,7 @@ from streaming.kafka.access import AccessDeniedError, rights
 from streaming.kafka.admin import EARLIEST, LATEST, Admin
 from streaming.kafka.clients import Cluster
 from streaming.kafka.last_records import last_records
+from streaming.kafka.own_programs import absence, starting
 from streaming.system import hints
 from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.service_decisions import MARK, decode_mark

@@ -3,9 +3,9 @@
 import time
 
 from streaming.cli.lines import say
-from streaming.cli.presence import absence
 from streaming.kafka.access import AccessDeniedError
 from streaming.kafka.clients import Cluster
+from streaming.kafka.own_programs import absence
 from streaming.wire.topics import Topics
 
 _SAID_AFTER_S = 3.0

@@ -10,8 +10,9 @@ from streaming.kafka.clients import Cluster
 from streaming.system.ages import instant
 from streaming.system.logs import printable
 from streaming.system.processes import connection_environment, own_environment
+from streaming.wire.own_groups import own_group
 
-DEFAULT_GROUP_ID = "queue-activation-activator"
+DEFAULT_GROUP_ID = own_group("activator")
 READY = "ready"
 # Interval at which the activator saves that it gets on.
 SEEN_INTERVAL_S = 5.0

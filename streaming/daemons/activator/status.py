@@ -11,7 +11,6 @@ from rich.text import Text
 from streaming.core.numbers import plural
 from streaming.core.times import iso_time
 from streaming.daemons.activator import words
-from streaming.daemons.activator.programs import still_runs
 from streaming.daemons.activator.rows import Rows
 from streaming.daemons.activator.settings import SEEN_INTERVAL_S
 from streaming.daemons.activator.store import Store, has_state, is_locked
@@ -19,6 +18,7 @@ from streaming.errors import UserError
 from streaming.system import hints
 from streaming.system.ages import age, as_of, instant, instant_utc
 from streaming.system.logs import printable
+from streaming.system.process_identity import still_runs
 from streaming.system.screens import Column, RecordTable, Sentence, cell
 from streaming.wire.activator_rows import ActivatorRow
 

@@ -16,9 +16,9 @@ from typing import IO, Any, Self, TypeVar
 import msgspec
 
 from streaming.core.activation.program_starts import QueueActivator
-from streaming.daemons.activator.programs import Identity
 from streaming.errors import UserError
 from streaming.system import hints
+from streaming.system.process_identity import Identity
 
 _FILE = "activator.db"
 _LOCK_FILE = "lock"

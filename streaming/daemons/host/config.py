@@ -7,8 +7,9 @@ from fnmatch import fnmatchcase
 from msgspec import Struct, field
 
 from streaming.system import command_template, durations
+from streaming.wire.own_groups import own_group
 
-GROUP_ID = "queue-activation-host"
+GROUP_ID = own_group("host")
 
 _FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 MAX_HANDLERS = 1_000

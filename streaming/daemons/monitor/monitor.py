@@ -19,7 +19,6 @@ from streaming.daemons.monitor.signs_of_life import SignsOfLife
 from streaming.daemons.monitor.sole_monitor import GROUP_ID, MONITOR
 from streaming.daemons.query import others_here
 from streaming.daemons.query.application import Prepare, QueryProgram
-from streaming.daemons.query.client_ids import client_id
 from streaming.daemons.query.running import KafkaFound, QueryRun, absolute
 from streaming.daemons.query.sole_program import SoleProgram
 from streaming.daemons.query.ticker import Ticker
@@ -42,6 +41,7 @@ from streaming.spark.row_counts import counter
 from streaming.spark.shard_worker import CLOCK_SAVE_INTERVAL_MS
 from streaming.spark.sharded_query import QuerySettings, WorkerReports
 from streaming.spark.wake_times import WakesParam, WakeTimes
+from streaming.system.client_ids import client_id
 from streaming.system.metrics_server import MetricsServer
 from streaming.system.stop_signals import StopSignals
 from streaming.wire.dead_letters import DEAD_LETTER_VALUE_BYTES

@@ -22,7 +22,6 @@ from streaming.daemons.observer.metrics import Metrics
 from streaming.daemons.observer.settings import ObserverSettings
 from streaming.daemons.observer.sole_observer import OBSERVER, READY
 from streaming.daemons.observer.watched_groups import WatchedGroups
-from streaming.daemons.query.client_ids import client_id
 from streaming.daemons.query.sole_program import SoleProgram
 from streaming.errors import UserError
 from streaming.kafka.access import rights
@@ -30,6 +29,7 @@ from streaming.kafka.admin import Admin
 from streaming.kafka.group_looks import GroupLooks
 from streaming.kafka.phantom_probe import PhantomProbe
 from streaming.kafka.session_event_reporter import SessionEventReporter
+from streaming.system.client_ids import client_id
 from streaming.system.metrics_server import MetricsServer
 from streaming.system.toml_file import TomlFile
 from streaming.wire.input_records import Observed

@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
-from streaming.daemons.query.client_ids import running_here
 from streaming.daemons.query.sole_program import Kind
 from streaming.errors import UserError
 from streaming.kafka.admin import Admin
+from streaming.system.client_ids import running_here
 
 # The programs of a `run` that was killed have ended by then: their watchdogs give them 5 s.
 _PATIENCE_S = 6.0

@@ -22,12 +22,12 @@ from typing import Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from streaming.daemons.query.client_ids import has_ended
 from streaming.errors import UserError
 from streaming.kafka.access import RightMissingError, denial
 from streaming.kafka.admin import Admin, GroupMember
 from streaming.kafka.clients import Cluster
 from streaming.kafka.group_member import leave
+from streaming.system.client_ids import has_ended
 
 # Kafka's brokers accept no less than 6 s (group.min.session.timeout.ms), and a busy machine may be silent for some
 # seconds.

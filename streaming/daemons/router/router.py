@@ -18,7 +18,6 @@ from streaming.core.maintenance import tasks
 from streaming.core.maintenance.schedule import PeriodicTask
 from streaming.daemons.query import others_here
 from streaming.daemons.query.application import Prepare, QueryProgram
-from streaming.daemons.query.client_ids import client_id
 from streaming.daemons.query.running import KafkaFound, QueryRun, absolute
 from streaming.daemons.query.sole_program import SoleProgram
 from streaming.daemons.query.ticker import Ticker
@@ -46,6 +45,7 @@ from streaming.spark.row_counts import counter
 from streaming.spark.sharded_query import QuerySettings, WorkerReports
 from streaming.spark.wake_times import WakesParam, WakeTimes
 from streaming.system import hints, logs
+from streaming.system.client_ids import client_id
 from streaming.system.metrics_server import MetricsServer
 from streaming.system.stop_signals import StopSignals
 from streaming.wire.topics import Topics

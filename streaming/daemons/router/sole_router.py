@@ -1,7 +1,7 @@
 """The guard against a second router on the topics of a running one."""
 
 from streaming.daemons.query.sole_program import Kind
-from streaming.wire.topics import ROUTERS_GROUP
+from streaming.wire.own_groups import own_group
 
-GROUP_ID = ROUTERS_GROUP
+GROUP_ID = own_group("router")
 ROUTER = Kind("router", GROUP_ID, "Two routers would decide twice about each message.", "router ready")

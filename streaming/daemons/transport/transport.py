@@ -43,10 +43,11 @@ from streaming.kafka.periodic_tasks import PeriodicTasks, Publisher
 from streaming.kafka.transactions import TransactionalProducer
 from streaming.system.metrics_server import MetricsServer
 from streaming.system.threads import within
+from streaming.wire.own_groups import own_group
 from streaming.wire.topics import Topics
 
 # The consumer group of all transports of a topic prefix; the prefix is put before it.
-GROUP_ID = "queue-activation-transport"
+GROUP_ID = own_group("transport")
 # The line that a transport prints when it has its share of the decisions. Programs wait for exactly this line.
 READY = "transport ready"
 STEP_S = 0.2

@@ -13,11 +13,11 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from streaming.daemons.activator.programs import Identity, identity_of
-from streaming.daemons.query.client_ids import process_of
 from streaming.errors import UserError
 from streaming.system import hints
+from streaming.system.client_ids import process_of
 from streaming.system.jars import cache_dir
+from streaming.system.process_identity import Identity, identity_of
 
 # The notes that are kept, because each topic prefix has one.
 _MOST_NOTES = 20

@@ -1,0 +1,150 @@
+"""Says which of this project's programs run, and how to start one that does not.
+
+Each program is a member of a consumer group.
+"""
+
+from functools import partial
+
+from streaming.errors import UserError
+from streaming.kafka.admin import ADMIN_TIMEOUT_S, Admin, GroupMember
+from streaming.kafka.clients import Cluster
+from streaming.system import hints, runs
+from streaming.system.threads import started
+from streaming.wire.own_groups import own_group
+from streaming.wire.topics import Topics
+
+# Program -> its consumer group without the topic prefix, and what nobody does if no such program runs.
+PROGRAMS = {
+    "monitor": (own_group("monitor"), "no reader is started for the messages that arrive"),
+    "router": (own_group("router"), "no message of a service is delivered"),
+    "transport": (own_group("transport"), "the router's decisions are not carried out"),
+    "observer": (own_group("observer"), "no reader is started for the consumer groups that it watches"),
+    "activator": (own_group("activator"), "no program is started for the notifications"),
+    "host": (own_group("host"), "unless one with another --group-id runs, no task of internal activation is run"),
+}
+# The command of a program that is not its name alone.
+_COMMANDS = {
+    "observer": ("observe", "--config", "FILE"),
+    "activator": ("activator", "--config", "FILE"),
+    "host": ("host", "--config", "FILE"),
+}
+_OF_FILE, _OF_SERVICES = ("monitor", "observer", "activator"), ("monitor", "router", "transport")
+# Those that `run` runs in its own process.
+_OF_PROCESS = ("monitor", "router")
+
+
+def is_running(kafka: Cluster, topics: Topics, program: str) -> bool:
+    """Returns whether a program runs.
+
+    One that was killed counts as running until its session ends, after 10 s, unless it was a part of a `run` of this
+    machine.
+
+    Raises:
+        AccessDeniedError: This user may not look at the program's consumer group.
+        UserError: Kafka cannot be reached, or refuses.
+    """
+    return bool(members(kafka, topics, program))
+
+
+def members(kafka: Cluster, topics: Topics, program: str) -> list[GroupMember]:
+    """Returns the members of a program's consumer group that run, as `is_running` sees them; raises as it does."""
+    group_id, _ = PROGRAMS[program]
+    found = Admin(kafka).members(topics.prefix + group_id, ADMIN_TIMEOUT_S)
+    run = runs.last(kafka.bootstrap_servers, topics.prefix) if found else None
+    if run is not None and run.was_killed:
+        return [each for each in found if not run.is_process_of(each.client_id)]
+    return found
+
+
+def absence(kafka: Cluster, topics: Topics, program: str, which: str = "", file: str | None = None) -> str | None:
+    """Returns the sentence about a program that does not run, and what to do; None if it runs.
+
+    Args:
+        kafka: The cluster.
+        topics: The topics.
+        program: The program.
+        which: What the consequence is about, if not everything.
+        file: The activator's file, if it is known.
+
+    Raises as `is_running` does.
+    """
+    if is_running(kafka, topics, program):
+        return None
+    group_id, consequence = PROGRAMS[program]
+    sentence = f"no {program} is in the consumer group {topics.prefix}{group_id}, so {consequence}{which}"
+    return with_advice(sentence, how_to_start(kafka, topics, program, file))
+
+
+def with_advice(sentence: str, advice: str) -> str:
+    """Returns a sentence with what to do after it, if there is anything; both are without their last period."""
+    return f"{sentence}. {advice}" if advice else sentence
+
+
+def how_to_start(kafka: Cluster, topics: Topics, program: str, file: str | None = None) -> str:
+    """Returns what to do to start a program that does not run, with all that belongs to it or alone.
+
+    `run` needs the places of all its programs, so it is named only if none of them runs. A program that was started
+    alone is in the way of a later `run`. Other programs of a `run` that was killed are about to end.
+
+    Args:
+        kafka: The cluster.
+        topics: The topics.
+        program: The program.
+        file: Its file, if it is known.
+
+    Returns:
+        A sentence without its period; empty if the command that runs has given this advice before.
+    """
+    run = runs.last(kafka.bootstrap_servers, topics.prefix)
+    if run is not None and run.is_running and program in run.programs:
+        return _once(run.doing(), run.doing())
+    others = [each for each in _together_with(program) if run is None or not run.was_killed or each in _OF_PROCESS]
+    asked = [started(partial(may_run, kafka, topics, other)) for other in others]
+    is_alone = not _together_with(program) or any(each.result() for each in asked)
+    if run is not None and file in (None, run.file):  # otherwise it was for another file
+        file = run.shown_file()
+        if not is_alone:
+            words = run.words(needs_file=program not in _OF_SERVICES, needs_services=program not in _OF_FILE)
+            again = run.line(words)
+            return _once(again, f"Start {'all again' if program in run.programs else 'all that is needed'}: `{again}`")
+    alone = command(program, file if file and program in _OF_FILE else "FILE")
+    if is_alone:
+        return _once(alone, f"Start one: `{alone}`")
+    files = [file or "FILE"] if program in _OF_FILE else []
+    what = "all that the activator's FILE needs" if files else "all that services need"
+    what += " (without FILE: that services need)" if program == "monitor" else ""
+    together = hints.command("run", *files)
+    return _once(together, f"Start {what}: `{together}`, or {a_program(program)} alone: `{alone}`")
+
+
+def _together_with(program: str) -> list[str]:
+    """Returns the other programs of the commands `run` that start a program."""
+    return [each for run in (_OF_FILE, _OF_SERVICES) if program in run for each in run if each != program]
+
+
+def _once(advice: str, sentence: str) -> str:
+    return sentence if hints.is_new(advice) else ""
+
+
+def command(program: str, file: str = "FILE") -> str:
+    """Returns the command line that starts a program alone."""
+    return hints.command(*(file if word == "FILE" else word for word in _COMMANDS.get(program, (program,))))
+
+
+def may_run(kafka: Cluster, topics: Topics, program: str) -> bool:
+    """Returns whether a program may run: it does, or it is the monitor, and this user may not look."""
+    try:
+        return is_running(kafka, topics, program)
+    except UserError:
+        return program == "monitor"  # most users may look at its group alone
+
+
+def starting(kafka: Cluster, topics: Topics, program: str) -> str:
+    """Returns the sentence about a `run` that is about to start a program, without its period; empty without one."""
+    run = runs.last(kafka.bootstrap_servers, topics.prefix)
+    return run.doing() if run is not None and run.is_starting and program in run.programs else ""
+
+
+def a_program(program: str) -> str:
+    """Returns a program's name with its article."""
+    return f"{'an' if program[0] in 'ao' else 'a'} {program}"
