@@ -4,9 +4,7 @@ librdkafka retries a refused connection forever, and reports the reason only to 
 begins with a request for its topics and for the rights that it has on them, and checks that callback while it waits.
 """
 
-import logging
 import re
-import time
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, TypeVar
@@ -15,6 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicCollection
 from confluent_kafka.admin import AclOperation, AdminClient
 
 from streaming.errors import UserError
+from streaming.kafka.patience import Wait
 
 # The operations that a client needs on each topic, by the topic's name.
 Rights = Mapping[str, Collection[AclOperation]]
@@ -55,10 +54,6 @@ _JAVA_DENIAL = re.compile(rf"({'|'.join(_JAVA_ERRORS)}): (.*)")
 _POLL_INTERVAL_S = 0.1
 # The broker before the reason for a failed connection, and the state of the connection after it.
 _LIBRDKAFKAS_DETAILS = re.compile(r"^\S+: | \(after \d+ms in state .*")
-# A user who waits longer than this is told what for. A busy broker may take some seconds to answer.
-_SILENCE_S = 5.0
-
-_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -146,11 +141,7 @@ class Denials:
 
 
 class WatchfulAdmin(AdminClient):
-    """An AdminClient that checks for refusals while it waits for an answer, and warns once of a long wait.
-
-    Attributes:
-        has_warned: Whether it has warned.
-    """
+    """An AdminClient that checks for refusals while it waits for an answer, and says once that a wait is long."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         """Connects lazily.
@@ -160,7 +151,6 @@ class WatchfulAdmin(AdminClient):
         """
         self._denials = Denials()
         self._servers = config["bootstrap.servers"]
-        self.has_warned = False
         callback: dict[str, Any] = {"error_cb": self._denials}
         super().__init__({**config, **callback})
 
@@ -176,19 +166,17 @@ class WatchfulAdmin(AdminClient):
             AccessDeniedError: Kafka does not let this client in.
             KafkaException: The answer is an error.
         """
-        begin_s = time.monotonic()
+        wait = Wait(self._servers)
         while True:
             try:
                 answer = future.result(_POLL_INTERVAL_S)
             except TimeoutError:
                 self.poll(0)
                 self._denials.check()
-                if not self.has_warned and time.monotonic() - begin_s >= _SILENCE_S:
-                    self.has_warned = True
-                    reason = f" ({self.no_connection})" if self.no_connection else ""
-                    _log.warning("Kafka at %s has not answered yet%s; waiting", self._servers, reason)
+                wait.look(self.no_connection)
             else:
                 self._denials.no_connection = None
+                wait.answered()
                 return answer
 
 

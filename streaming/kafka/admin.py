@@ -19,10 +19,11 @@ from streaming.errors import UserError
 from streaming.kafka.access import Rights, check_group, denial, partitions_of
 from streaming.kafka.clients import Cluster
 from streaming.kafka.group_coordinator import wait_for_coordinator
+from streaming.kafka.patience import REQUEST_TIMEOUT_S
 from streaming.system import hints
 from streaming.wire.topics import TopicSpec, prefix_of
 
-ADMIN_TIMEOUT_S = 10.0
+ADMIN_TIMEOUT_S = REQUEST_TIMEOUT_S
 # Kafka's number for the broker's default.
 BROKERS_REPLICATION_FACTOR = -1
 # It takes milliseconds until every broker knows a new topic.
@@ -81,8 +82,7 @@ class Admin:
     def failed(self, error: KafkaException) -> None:
         """Connects anew if a request of the client has failed in a way in which all later ones may fail too."""
         if error.args[0].code() in _NEEDS_NEW_CLIENT:
-            has_warned, self.client = self.client.has_warned, self._cluster.admin_client()
-            self.client.has_warned = has_warned
+            self.client = self._cluster.admin_client()
 
     def check(self) -> None:
         """Checks that Kafka answers and lets the client in; raises UserError otherwise."""

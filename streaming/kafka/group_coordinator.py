@@ -12,6 +12,7 @@ from confluent_kafka import KafkaException, TopicPartition
 from streaming.kafka.access import Denials, RightMissingError
 from streaming.kafka.clients import Cluster
 from streaming.kafka.errors import kafka_error
+from streaming.kafka.patience import Wait
 from streaming.system.stop_signals import remaining_s
 
 # The coordinator tells a committed offset of any topic, whether the topic exists or not.
@@ -32,6 +33,7 @@ def wait_for_coordinator(cluster: Cluster, group_id: str, timeout_s: float) -> N
     consumer = cluster.consumer({"group.id": group_id, "error_cb": denials})
     try:
         deadline_s = time.monotonic() + timeout_s
+        wait = Wait(cluster.bootstrap_servers, timeout_s)
         while True:
             try:
                 consumer.committed([_ANY], timeout=remaining_s(deadline_s))
@@ -45,7 +47,9 @@ def wait_for_coordinator(cluster: Cluster, group_id: str, timeout_s: float) -> N
                 denials.check()
                 if time.monotonic() >= deadline_s:
                     raise
+                wait.look(denials.no_connection)
             else:
+                wait.answered()
                 return
     finally:
         consumer.close()

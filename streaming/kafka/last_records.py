@@ -9,6 +9,7 @@ from streaming.errors import UserError
 from streaming.kafka.access import denial
 from streaming.kafka.admin import ADMIN_TIMEOUT_S
 from streaming.kafka.clients import Cluster
+from streaming.kafka.patience import Wait
 from streaming.system.threads import within
 
 _TIMEOUT_S = 60.0
@@ -49,12 +50,12 @@ def _read(cluster: Cluster, topic: str, partitions: int, count: int) -> Iterator
         }
     )
     try:
-        yield from _of_partitions(consumer, topic, partitions, count)
+        yield from _of_partitions(consumer, topic, partitions, count, Wait(cluster.bootstrap_servers, _TIMEOUT_S))
     finally:
         consumer.close()
 
 
-def _of_partitions(consumer: Consumer, topic: str, partitions: int, count: int) -> Iterator[Message]:
+def _of_partitions(consumer: Consumer, topic: str, partitions: int, count: int, wait: Wait) -> Iterator[Message]:
     places, unfinished = [], set[int | None]()
     for number in range(partitions):
         begin, end = _watermarks(consumer, TopicPartition(topic, number))
@@ -62,12 +63,12 @@ def _of_partitions(consumer: Consumer, topic: str, partitions: int, count: int) 
             places.append(TopicPartition(topic, number, max(begin, end - count)))
             unfinished.add(number)
     consumer.assign(places)
-    deadline_s = time.monotonic() + _TIMEOUT_S
     while unfinished:
-        if time.monotonic() > deadline_s:
+        if wait.is_over:
             raise TimeoutError("no answer from Kafka")
         message = consumer.poll(_POLL_S)
         if message is None:
+            wait.look()
             continue
         error = message.error()
         if error is None:

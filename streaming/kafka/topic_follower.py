@@ -20,7 +20,8 @@ from streaming.core.times import FOREVER_MS
 from streaming.errors import UserError
 from streaming.kafka.access import denial, rights
 from streaming.kafka.admin import ADMIN_TIMEOUT_S, NOBODY_ANSWERS, Admin
-from streaming.kafka.clients import Cluster
+from streaming.kafka.clients import CLIENT_TIMEOUT_S, Cluster
+from streaming.kafka.patience import Wait
 from streaming.system.stop_signals import is_asked, remaining_s
 
 _RETRY_BACKOFF_S = 0.1
@@ -33,8 +34,13 @@ class Start(IntEnum):
     END = OFFSET_END
 
 
-def end_offset(consumer: Consumer, partition: TopicPartition) -> int:
+def end_offset(consumer: Consumer, partition: TopicPartition, wait: Wait | None = None) -> int:
     """Returns the current end of a partition.
+
+    Args:
+        consumer: The consumer that asks.
+        partition: The partition.
+        wait: Says that the answer takes long; None: nothing says so.
 
     Raises:
         KafkaException: Kafka does not answer within ADMIN_TIMEOUT_S, or a stop signal has arrived before its answer.
@@ -46,6 +52,8 @@ def end_offset(consumer: Consumer, partition: TopicPartition) -> int:
         except KafkaException as error:
             if error.args[0].code() not in NOBODY_ANSWERS or time.monotonic() >= deadline_s or is_asked():
                 raise
+            if wait is not None:
+                wait.look()
             time.sleep(_RETRY_BACKOFF_S)  # some errors are raised at once
         else:
             return int(end)
@@ -106,10 +114,13 @@ class TopicFollower:
             # The broker waits for new records for at most this time. It delivers a record at once.
             "fetch.wait.max.ms": 100,
         }
+        self._servers = cluster.bootstrap_servers
         self._consumer = cluster.consumer(config)
         try:
             for partition in partitions:
-                partition.offset = end_offset(self._consumer, partition) if start is Start.END else OFFSET_BEGINNING
+                wait = Wait(self._servers)
+                is_new = start is Start.END
+                partition.offset = end_offset(self._consumer, partition, wait) if is_new else OFFSET_BEGINNING
             if offsets is not None:
                 for partition in partitions:
                     first, end = self._consumer.get_watermark_offsets(partition, timeout=ADMIN_TIMEOUT_S)
@@ -159,11 +170,23 @@ class TopicFollower:
         return not self._unfinished
 
     def to_end(self) -> Iterator[Message]:
-        """Yields the records until each partition was read to its end."""
+        """Yields the records until each partition was read to its end.
+
+        Raises:
+            UserError: Nothing comes from Kafka for CLIENT_TIMEOUT_S; and what `poll` raises.
+        """
+        wait = Wait(self._servers, CLIENT_TIMEOUT_S)
         while not self.is_at_end:
+            unfinished = len(self._unfinished)
             message = self.poll(1.0)
             if message is not None:
                 yield message
+            if message is not None or len(self._unfinished) < unfinished:
+                wait.answered()
+            elif wait.is_over:
+                raise UserError(f"Kafka at {self._servers} sends no more records. Check that the brokers run.")
+            else:
+                wait.look()
 
     def forever(self) -> Iterator[Message]:
         """Yields the records as they arrive, without end."""

@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
@@ -22,6 +23,7 @@ from streaming.kafka.errors import (
     kafka_error,
     unusable,
 )
+from streaming.kafka.patience import Wait
 from streaming.system.stop_signals import GRACE_S, remaining_s
 from streaming.system.threads import within
 
@@ -80,20 +82,23 @@ class TransactionalProducer:
                 **(fixed or {}),
             }
         )
+        wait = Wait(cluster.bootstrap_servers, CLIENT_TIMEOUT_S)
         try:
-            _retry(self._init, time.monotonic() + CLIENT_TIMEOUT_S)
+            _retry(partial(self._init, wait), time.monotonic() + CLIENT_TIMEOUT_S)
+            wait.answered()
         except KafkaException as exception:
             denied = denial(kafka_error(exception))
             what = f"Cannot create a transactional producer on Kafka at {cluster.bootstrap_servers}"
             raise denied or UserError(f"{what}: {exception}") from exception
 
-    def _init(self, timeout_s: float) -> None:
+    def _init(self, wait: Wait, timeout_s: float) -> None:
         try:
             self._producer.init_transactions(timeout_s)
         except KafkaException as exception:
             if kafka_error(exception).retriable():
                 self._producer.poll(0)
                 self._denials.check()
+                wait.look(self._denials.no_connection)
             raise
 
     @contextmanager

@@ -1,17 +1,11 @@
 """Kafka's refusals of a client: the errors that count as refusals, and messages that say what to change."""
 
-import logging
-import socket
-
 import pytest
 from confluent_kafka import KafkaError
 from confluent_kafka.admin import AclOperation
 
 from streaming.errors import UserError
-from streaming.kafka import access
 from streaming.kafka.access import AccessDeniedError, Denials, RightMissingError, denial, java_denial, rights
-from streaming.kafka.admin import Admin
-from streaming.kafka.clients import Cluster
 from streaming.kafka.errors import ClientRefusedError, ClientUnusableError, unusable
 
 LET_IN = {
@@ -104,19 +98,3 @@ def test_a_client_that_cannot_go_on_is_an_error_of_the_user_and_one_sentence(cod
 def test_a_plain_consumer_in_the_group_of_the_queue_is_named_with_what_to_do() -> None:
     error = unusable("Queue 'orders' cannot be read", KafkaError(KafkaError.INCONSISTENT_GROUP_PROTOCOL, "x"))
     assert "partition.assignment.strategy=cooperative-sticky" in str(error)
-
-
-def test_a_client_says_once_and_early_that_it_waits_and_in_the_end_why_it_found_nobody(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(access, "_SILENCE_S", 0.2)
-    with socket.socket() as bound:  # nobody listens on its port, and no other program gets it
-        bound.bind(("127.0.0.1", 0))
-        server = f"127.0.0.1:{bound.getsockname()[1]}"
-        admin = Admin(Cluster(server))
-        for _ in range(2):
-            with pytest.raises(UserError, match=f"cannot be reached at {server} .*Connection refused"):
-                admin.topic_ids(["t"], timeout_s=0.7)
-    (said,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
-    assert f"Kafka at {server} has not answered yet" in said.getMessage()
-    assert "failed: Connection refused)" in said.getMessage()

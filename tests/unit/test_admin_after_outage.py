@@ -42,9 +42,3 @@ def test_other_errors_leave_the_client(admin: Admin, code: int) -> None:
     first = admin.client
     admin.failed(KafkaException(KafkaError(code)))
     assert admin.client is first
-
-
-def test_a_long_wait_is_told_once_whatever_the_client(admin: Admin) -> None:
-    admin.client.has_warned = True
-    admin.failed(KafkaException(KafkaError(KafkaError._TIMED_OUT)))
-    assert admin.client.has_warned
