@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -181,20 +182,11 @@ def run(
     if file is not None:
         _check(file)
     kafka = place.cluster()
-    # Lines of JSON are for programs.
-    is_told = log_format is LogFormat.TEXT
-    with start_progress.in_files_too(is_told), start_progress.told("looking at Kafka"):
-        if not take_over:
-            kinds = [ROUTER, MONITOR] if services or file is None else [MONITOR]
-            others_here.await_ends(Admin(kafka), place.topic_prefix, kinds, say)
-        if file is not None:
-            _create_topics(kafka, place.topics(), services)
     together = (
         programs.of_services(*of_queries)
         if file is None
         else programs.of_file(file, stop_programs, *of_queries, services=services)
     )
-    hints.begin_run(has_checkpoints=checkpoints is not None)
     note = Run(
         process=runs.of_this_process(),
         namespace=runs.namespace(),
@@ -208,7 +200,20 @@ def run(
         place=hints.place(),
         state_directory=str((checkpoints or Path("checkpoints")).absolute() / "activator"),
     )
-    with start_progress.in_files_too(is_told), runs.noted(note) as note_ready:
+    # Lines of JSON are for programs.
+    is_told = log_format is LogFormat.TEXT
+    with start_progress.in_files_too(is_told), ExitStack() as noted:
+        with start_progress.told("looking at Kafka"):
+            if not take_over:
+                kinds = [ROUTER, MONITOR] if services or file is None else [MONITOR]
+                others_here.await_ends(Admin(kafka), place.topic_prefix, kinds, say)
+                others_here.refuse_beside_start(
+                    place.bootstrap_servers, place.topic_prefix, note.programs
+                )  # a start since the look
+            hints.begin_run(has_checkpoints=checkpoints is not None)
+            note_ready = noted.enter_context(runs.noted(note))
+            if file is not None:
+                _create_topics(kafka, place.topics(), services)
         code = _run_together(context, together, note_ready)
     raise typer.Exit(code)
 

@@ -4,13 +4,16 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from streaming.daemons.query import others_here
 from streaming.errors import UserError
 from streaming.kafka.admin import Admin, GroupMember
 from streaming.spark import session
+from streaming.system import runs
 from streaming.system.client_ids import client_id
+from streaming.system.process_identity import identity_of
 from streaming.wire.topics import Topics
 from tests.support.named_process import named_process
 from tests.support.shell import run_command
@@ -59,3 +62,31 @@ def test_a_second_one_is_refused_at_once_and_told_how_to_end_the_first(
 @pytest.mark.usefixtures("other")
 def test_one_that_takes_over_starts(program: str) -> None:
     assert "Spark starts" in run_command(program, "--take-over", code=2)
+
+
+def test_beside_a_run_that_is_about_to_start_one_it_is_refused_at_once(
+    program: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(Admin, "members", lambda *_: pytest.fail("waits for Kafka"))
+    with named_process("run") as process:
+        identity = identity_of(process.pid)
+        assert identity is not None
+        note = runs.Run(
+            process=identity,
+            namespace=runs.namespace(),
+            servers="localhost:9092",
+            prefix="",
+            programs=[program],
+            state_directory=str(tmp_path),
+        )
+        runs._write(note)
+        said = " ".join(run_command(program, "--checkpoint-location", str(tmp_path / "new"), code=2).split())
+        assert f"`run` (process {process.pid}) is starting on these topics already, so nothing was started." in said
+        assert f"`kill {process.pid}`" in said
+        for harmless in (
+            msgspec.structs.replace(note, programs=["transport"]),
+            msgspec.structs.replace(note, process=runs.of_this_process()),
+        ):
+            runs._write(harmless)
+            monkeypatch.setattr(Admin, "members", lambda *_: [])
+            assert "Spark starts" in run_command(program, "--checkpoint-location", str(tmp_path / "new"), code=2)

@@ -21,6 +21,7 @@ from streaming.kafka.admin import Admin, GroupMember
 from streaming.kafka.clients import Cluster
 from streaming.system import hints, runs
 from streaming.system.client_ids import client_id
+from streaming.system.process_identity import identity_of
 from streaming.system.together import Part, Program, Together
 from streaming.wire.topics import Topics
 from tests.support.command_lines import parse
@@ -339,3 +340,93 @@ def test_kafka_that_does_not_say_who_runs_is_left_to_the_programs(
     monkeypatch.setattr(Admin, "members", refuse)
     run_command("run")
     assert len(started.programs) == 3
+
+
+def starting(pid: int, **more: Any) -> runs.Run:
+    """Returns the note of a `run` that starts in another process."""
+    process = identity_of(pid)
+    assert process is not None
+    return runs.Run(
+        process=process,
+        namespace=runs.namespace(),
+        servers="localhost:9092",
+        prefix="",
+        programs=["monitor"],
+        state_directory="/srv/checkpoints/activator",
+        **more,
+    )
+
+
+class TestBesideOneThatStarts:
+    """Kafka does not know yet of a `run` that starts, but its note does."""
+
+    def refused(self, *words: str) -> str:
+        return " ".join(run_command("run", *words, code=2).split())
+
+    @pytest.mark.parametrize("words", [["FILE"], ["FILE", "--services"], []], ids=["file", "all", "services"])
+    def test_a_second_one_is_refused_at_once_with_the_process_and_how_to_end_it(
+        self,
+        words: list[str],
+        file: Path,
+        started: Started,
+        other: subprocess.Popen[bytes],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        monkeypatch.setattr(Admin, "members", lambda *_: pytest.fail("waits for Kafka"))
+        runs._write(starting(other.pid))
+        said = self.refused(*(str(file) if word == "FILE" else word for word in words))
+        assert f"`run` (process {other.pid}) is starting on these topics already, so nothing was started." in said
+        assert f"end it with Ctrl-C or `kill {other.pid}` and try again" in said
+        assert "picks up the changes" not in said
+        assert not started.programs
+        assert runs.last("localhost:9092", "") == starting(other.pid), "its note is kept"
+
+    @pytest.mark.usefixtures("started")
+    def test_one_with_a_file_is_left_with_its_changes(self, file: Path, other: subprocess.Popen[bytes]) -> None:
+        runs._write(starting(other.pid, file=str(file)))
+        assert f"Leave it: it picks up the changes of {file}." in self.refused(str(file))
+
+    def test_one_that_has_come_while_kafka_was_looked_at_is_noticed(
+        self, file: Path, started: Started, other: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def members(*_: object) -> list[GroupMember]:
+            runs._write(starting(other.pid))
+            return []
+
+        monkeypatch.setattr(Admin, "members", members)
+        assert f"(process {other.pid}) is starting on these topics already" in self.refused(str(file))
+        assert not started.programs
+        assert runs.last("localhost:9092", "") == starting(other.pid)
+
+    def test_it_is_noted_before_its_topics_are_created(
+        self, file: Path, started: Started, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        found: list[runs.Run | None] = []
+
+        def create(*_: object, **__: object) -> list[str]:
+            found.append(runs.last("localhost:9092", ""))
+            return []
+
+        monkeypatch.setattr(run, "create_missing", create)
+        run_command("run", str(file))
+        [note] = found
+        assert note is not None
+        assert note.is_starting
+        assert started.programs
+
+    @pytest.mark.parametrize("words", [["--take-over"], ["--topic-prefix", "other-"]], ids=["take over", "elsewhere"])
+    def test_one_that_takes_over_or_works_elsewhere_starts(
+        self, words: list[str], started: Started, other: subprocess.Popen[bytes]
+    ) -> None:
+        runs._write(starting(other.pid))
+        run_command("run", *words)
+        assert len(started.programs) == 3
+
+    def test_one_that_was_killed_while_it_started_is_in_nobodys_way(
+        self, started: Started, other: subprocess.Popen[bytes]
+    ) -> None:
+        runs._write(starting(other.pid))
+        other.kill()
+        other.wait()
+        run_command("run")
+        assert len(started.programs) == 3

@@ -1,9 +1,10 @@
 """Looks before a start for programs that work on the same topics as processes of this machine.
 
-One that works does not end by itself, so a newcomer is refused at once. Those on other machines are left to
-`SoleProgram`, which finds out whether they are alive.
+One that works does not end by itself, so a newcomer is refused at once. So is one beside a `run` that starts, of which
+Kafka does not know yet. Those on other machines are left to `SoleProgram`, which finds out whether they are alive.
 """
 
+import os
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -11,6 +12,7 @@ from contextlib import suppress
 from streaming.daemons.query.sole_program import Kind
 from streaming.errors import UserError
 from streaming.kafka.admin import Admin
+from streaming.system import runs
 from streaming.system.client_ids import running_here
 
 # The programs of a `run` that was killed have ended by then: their watchdogs give them 5 s.
@@ -29,8 +31,10 @@ def await_ends(admin: Admin, topic_prefix: str, kinds: Iterable[Kind], say: Call
         say: Called with a line about what it waits for.
 
     Raises:
-        UserError: One does not end.
+        UserError: One does not end, or a `run` is about to start one.
     """
+    kinds = list(kinds)
+    refuse_beside_start(admin.servers, topic_prefix, [kind.name for kind in kinds])
     deadline_s = time.monotonic() + _PATIENCE_S
     for kind, member in _members(admin, topic_prefix, kinds):
         is_told = False
@@ -39,9 +43,7 @@ def await_ends(admin: Admin, topic_prefix: str, kinds: Iterable[Kind], say: Call
                 raise UserError(
                     f"A {kind.name} works on these topics already, so nothing was started: process {pid} on this "
                     "machine, perhaps under a `run`. If that one is a `run FILE`, leave it: it picks up the changes of "
-                    f"FILE. To replace it, end it with Ctrl-C or `kill {pid}` and try again; if both have the same "
-                    "checkpoint, --take-over does that. To run both, give one of them its own --topic-prefix and "
-                    "checkpoint."
+                    f"FILE. {_how_to_replace(pid)}"
                 )
             if not is_told:
                 is_told = True
@@ -50,6 +52,24 @@ def await_ends(admin: Admin, topic_prefix: str, kinds: Iterable[Kind], say: Call
                     "for its end"
                 )
             time.sleep(_POLL_INTERVAL_S)
+
+
+def refuse_beside_start(servers: str, topic_prefix: str, programs: Iterable[str]) -> None:
+    """Raises UserError if another `run` of this user is about to start one of these programs on the same topics."""
+    run = runs.last(servers, topic_prefix)
+    if run is None or not run.is_starting or run.process.pid == os.getpid() or not {*programs} & {*run.programs}:
+        return
+    changes = "" if run.file is None else f" Leave it: it picks up the changes of {run.shown_file() or run.file}."
+    raise UserError(
+        f"{run.doing()} on these topics already, so nothing was started.{changes} {_how_to_replace(run.process.pid)}"
+    )
+
+
+def _how_to_replace(pid: int) -> str:
+    return (
+        f"To replace it, end it with Ctrl-C or `kill {pid}` and try again; if both have the same checkpoint, "
+        "--take-over does that. To run both, give one of them its own --topic-prefix and checkpoint."
+    )
 
 
 def _members(admin: Admin, topic_prefix: str, kinds: Iterable[Kind]) -> list[tuple[Kind, str]]:

@@ -27,7 +27,7 @@ from streaming.kafka.access import RightMissingError, denial
 from streaming.kafka.admin import Admin, GroupMember
 from streaming.kafka.clients import Cluster
 from streaming.kafka.group_member import leave
-from streaming.system.client_ids import has_ended
+from streaming.system.client_ids import has_ended, running_here
 
 # Kafka's brokers accept no less than 6 s (group.min.session.timeout.ms), and a busy machine may be silent for some
 # seconds.
@@ -50,6 +50,8 @@ _NEW_ID_TIMEOUT_S = 2.0
 # Longest wait for a Kafka that does not answer. Others then wait for the end of the session.
 _CLOSE_TIMEOUT_S = 3.0
 
+# The commands that run one.
+_COMMANDS = ("monitor", "router", "observe", "run")
 _ADVICE = "Stop one of them, or give it its own --topic-prefix."
 _ADVICE_ON_SAME = "Stop it first. To end it and take its place, start this one with --take-over."
 
@@ -364,4 +366,11 @@ class SoleProgram:
 
 
 def _names(members: Sequence[GroupMember]) -> str:
-    return "; ".join(f"{each.client_id} at {each.host}, checkpoint id {each.instance_id}" for each in members)
+    return "; ".join(map(_name, members))
+
+
+def _name(member: GroupMember) -> str:
+    """Returns the process of a member, if it is one of this machine, and its names in Kafka."""
+    name = f"{member.client_id} at {member.host}, checkpoint id {member.instance_id}"
+    pid = running_here(member.client_id, *_COMMANDS)
+    return name if pid is None else f"process {pid} on this machine ({name})"
