@@ -7,14 +7,15 @@ from typing import Any
 import msgspec
 import pytest
 import typer
+from confluent_kafka import Message
 from rich.console import Console, RenderableType
 from typer.testing import CliRunner
 
-from streaming.cli import options
+from streaming.cli import options, presence
 from streaming.cli.conversations import commands, ending, lists, views
 from streaming.cli.conversations.ending import Ending, Outcome, behind_held, not_allowed
 from streaming.cli.conversations.show import facts
-from streaming.cli.conversations.views import Selection, Viewed, idle_before
+from streaming.cli.conversations.views import Selection, Sent, Viewed, idle_before
 from streaming.cli.main import app
 from streaming.cli.routing.explaining import Origin
 from streaming.core.conversations.conversation import SPOKEN_STEP_MS
@@ -23,10 +24,16 @@ from streaming.core.routing.conversation import Instance
 from streaming.core.routing.definitions import Definitions
 from streaming.core.times import iso_time
 from streaming.errors import UserError
+from streaming.kafka.access import AccessDeniedError
+from streaming.kafka.admin import Admin
+from streaming.kafka.clients import Cluster
 from streaming.system import durations
 from streaming.wire.envelope import decode_envelope
+from streaming.wire.service_progress import KEY, ProgressRecord, encode_progress
 from streaming.wire.service_views import decode_endpoint
+from streaming.wire.topics import Topics
 from tests.support.conversation_scene import DEFINITIONS
+from tests.support.shell import run_command
 from tests.support.viewed import endpoint, transmission
 
 DAY_MS = 86_400_000
@@ -435,3 +442,75 @@ def test_an_end_that_waits_behind_held_messages_names_cleanup() -> None:
     assert "`queue-activation conversation end CONVERSATION --cleanup`" in line
     assert [*behind_held(Ending("CLEANUP"), {"c/initiator": 1})] == []
     assert [*behind_held(Ending(), {"c/initiator": 0})] == []
+
+
+class TestWhatTheRouterHasNotRead:
+    """Views of the router do not know of messages that it has not read; the commands say that there are some."""
+
+    PROGRESS = ProgressRecord(1, 7, {"service-messages": {"0": 4, "1": 6}}, "2026-09-21T14:13:20.000Z")
+
+    @pytest.fixture
+    def kafka(self, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+        """Stands for Kafka: the ends of topics, and the records of the router's progress or why they are not told."""
+        found: dict[str, Any] = {
+            "ends": {"p-service-messages": [4, 6], "p-service-incoming": [0, 0]},
+            "progress": [Message(key=KEY, value=encode_progress(self.PROGRESS)), Message(key=KEY, value=b"no record")],
+        }
+
+        def records(*_: object) -> list[Message]:
+            if isinstance(found["progress"], UserError):
+                raise found["progress"]
+            return list(found["progress"])
+
+        monkeypatch.setattr(Admin, "find_topics", lambda _, rights: dict.fromkeys(rights, 2))
+        monkeypatch.setattr(Admin, "offsets", lambda _, topic, _count, _spec: found["ends"][topic])
+        monkeypatch.setattr(views, "last_records", records)
+        return found
+
+    def sent(self) -> Sent:
+        return views.sent(Cluster("localhost:1"), Topics("p-"))
+
+    def test_what_was_sent_after_the_last_batch_is_unread(self, kafka: dict[str, Any]) -> None:
+        assert self.sent() == Sent(is_any=True, is_unread=False)
+        kafka["ends"]["p-service-messages"] = [4, 7]
+        assert self.sent() == Sent(is_any=True, is_unread=True)
+        kafka["ends"] = {"p-service-messages": [4, 6], "p-service-incoming": [1, 0]}
+        assert self.sent() == Sent(is_any=True, is_unread=True)
+
+    def test_before_the_first_batch_all_is_unread(self, kafka: dict[str, Any]) -> None:
+        kafka["progress"] = []
+        assert self.sent() == Sent(is_any=True, is_unread=True)
+        kafka["ends"] = {topic: [0, 0] for topic in kafka["ends"]}
+        assert self.sent() == Sent(is_any=False, is_unread=False)
+
+    def test_without_the_right_it_is_not_known(self, kafka: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+        kafka["ends"]["p-service-messages"] = [9, 9]
+        kafka["progress"] = AccessDeniedError("no right")
+        assert self.sent() == Sent(is_any=True, is_unread=False)
+
+        def refuse(*_: object) -> None:
+            raise AccessDeniedError("no right")
+
+        monkeypatch.setattr(Admin, "find_topics", refuse)
+        assert self.sent() == Sent(is_any=True, is_unread=False)
+
+    @pytest.mark.parametrize("is_held", [True, False])
+    @pytest.mark.parametrize("is_unread", [True, False])
+    @pytest.mark.parametrize("words", [["transmissions"], ["conversation", "list"]])
+    def test_the_commands_say_so(
+        self, kafka: dict[str, Any], monkeypatch: pytest.MonkeyPatch, words: list[str], is_unread: bool, is_held: bool
+    ) -> None:
+        if is_unread:
+            kafka["ends"]["p-service-messages"] = [5, 6]
+        rows = [("key", transmission(), {"one": 1})] if is_held else []
+        endpoints = {"key": endpoint()} if is_held else {}
+        monkeypatch.setattr(views, "read_transmissions", lambda *_: rows)
+        monkeypatch.setattr(views, "read_endpoints", lambda *_: Viewed(endpoints, {"key": b"{}"}, rows))
+        monkeypatch.setattr(presence, "introduce", lambda *_, **__: None)
+        said = run_command(*words, "--topic-prefix", "p-")
+        assert ("Messages wait for the router: they were sent after its last batch" in said) == is_unread
+        assert "nothing waits" not in said or not is_unread, "something does"
+        assert "nothing has been sent" not in said
+        shown = run_command(*words, "--topic-prefix", "p-", "--json")
+        assert "Messages wait" not in shown
+        assert len(shown.splitlines()) == is_held

@@ -103,12 +103,14 @@ def test_the_rights_of_the_commands_for_conversations(asked: list[Rights]) -> No
         (each.client, each.operation, each.name) for each in documented_rights() if "conversation " in each.client
     }
     missing, unsent = "besides, to say that a service does not exist", "besides, to say that nothing has been sent yet"
+    unread = "besides, to say that messages wait for the router"
     sent = topics.service_messages, topics.service_incoming
     assert besides == {
         ("`conversation show`, besides", "Read", topics.service_commands),
         (f"`conversation list`, `conversation end`, `transmissions`, {missing}", "Read", topics.service_commands),
         ("`conversation end`, besides", "Read", topics.service_dead_letters),
         *((f"`conversation list`, `transmissions`, {unsent}", "Describe", name) for name in sent),
+        (f"`conversation list`, `transmissions`, {unread}", "Read", topics.service_progress),
         ("`conversation end`, besides", "Write", topics.service_messages),
         ("`conversation retry`, besides", "Write", topics.service_reports),
     }

@@ -130,7 +130,8 @@ def list_conversations(
     kafka, topics = place.cluster(), place.topics()
     viewed = views.read_endpoints(kafka, topics, selection)
     introduce(kafka, topics, "router", as_json=as_json)
-    is_sent = as_json or bool(viewed.endpoints) or views.has_been_sent(kafka, topics)
+    sent = views.Sent(is_any=True, is_unread=False) if as_json else views.sent(kafka, topics)
+    is_sent = sent.is_any or bool(viewed.endpoints)
     if counts:
         found = lists.counts(viewed.endpoints.values(), wall_clock.now_ms())
         tables.print_rows(found, lists.counts_view, lists.nothing("no endpoints", is_sent=is_sent), as_json)
@@ -140,6 +141,8 @@ def list_conversations(
         _print_endpoints(viewed, limit, as_json=as_json)
     if as_json:
         return
+    if sent.is_unread:
+        say(lists.for_router())
     if viewed.endpoints:
         say(lists.where_delivered())
     else:
@@ -319,14 +322,20 @@ def transmissions(
     if as_json:
         for _, fields in rows[:limit]:
             typer.echo(json.dumps(fields))
-    elif rows:
+        return
+    sent = views.sent(kafka, topics)
+    if rows:
         shown, most = [row for row, _ in rows], limit or lists.TABLE_ROWS
         tables.print_view(lists.transmissions_view(shown, most, is_narrow=tables.is_narrow()))
     else:
-        is_sent = bool(found) or views.has_been_sent(kafka, topics)
-        say(lists.nothing("nothing waits", is_sent=is_sent))
-        if not unknown.warn(kafka, topics, service, {row.to_service for _, row, _ in found}) and is_sent:
-            say(lists.where_delivered())
+        what = "nothing is held" if sent.is_unread else "nothing waits"
+        say(lists.nothing(what, is_sent=sent.is_any or bool(found)))
+    if sent.is_unread:
+        say(lists.for_router())
+    if rows or unknown.warn(kafka, topics, service, {row.to_service for _, row, _ in found}):
+        return
+    if sent.is_any or found:
+        say(lists.where_delivered())
 
 
 def _ending(error: int | None, text: str | None, *, cleanup: bool) -> "Ending":

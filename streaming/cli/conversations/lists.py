@@ -238,6 +238,11 @@ def nothing(what: str, *, is_sent: bool) -> str:
     return what if is_sent else f"{what}: nothing has been sent to a service yet"
 
 
+def for_router() -> str:
+    """Returns the sentence about messages of which no view of the router can tell yet."""
+    return "Messages wait for the router: they were sent after its last batch, so it has decided nothing about them yet"
+
+
 def where_delivered() -> str:
     """Returns the sentence that leads to messages which no program reads."""
     queues = hints.command("queues")

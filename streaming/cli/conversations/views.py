@@ -3,6 +3,7 @@
 import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
@@ -17,9 +18,12 @@ from streaming.errors import UserError
 from streaming.kafka.access import AccessDeniedError
 from streaming.kafka.admin import LATEST, Admin
 from streaming.kafka.clients import Cluster
+from streaming.kafka.last_records import last_records
 from streaming.kafka.latest_rows import LatestRows
 from streaming.kafka.topic_follower import Start, TopicFollower, only_of_keys
+from streaming.wire import service_progress
 from streaming.wire.decoding import InvalidRecordError, decode_json
+from streaming.wire.service_progress import decode_progress
 from streaming.wire.service_views import EndpointRow, TransmissionRow, decode_endpoint, decode_transmission
 from streaming.wire.topics import Topics
 
@@ -29,6 +33,8 @@ Transmission = tuple[str, TransmissionRow, dict[str, Any]]
 
 # A UUID is looked for as it is: then only its own partition is read.
 _WHOLE = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+# More records than invalid ones can be in the way of the newest one.
+_PROGRESS_LOOKED_AT = 100
 # Identifiers that an error names.
 _EXAMPLES = 3
 
@@ -150,19 +156,63 @@ def read_transmissions(kafka: Cluster, topics: Topics, conversation_id: str | No
     return found
 
 
-def has_been_sent(kafka: Cluster, topics: Topics) -> bool:
-    """Returns whether anything was ever sent to a service, here or from another instance; also if it may not be known.
+@dataclass(frozen=True)
+class Sent:
+    """The messages that programs and other instances have sent to services.
+
+    Attributes:
+        is_any: Whether there ever was one; also if this user may not know.
+        is_unread: Whether the router has some still to read; not if this user may not know.
+    """
+
+    is_any: bool
+    is_unread: bool
+
+
+def sent(kafka: Cluster, topics: Topics) -> Sent:
+    """Returns what is known about messages that were sent, whether the router has read them or not.
 
     Raises:
         UserError: Kafka cannot be reached.
     """
     admin = Admin(kafka)
+    names = topics.service_messages, topics.service_incoming
     try:
-        names = topics.service_messages, topics.service_incoming
         partitions = admin.find_topics(dict.fromkeys(names, (AclOperation.DESCRIBE,)))
-        return any(any(admin.offsets(name, count, LATEST)) for name, count in partitions.items())
+        ends = {name: admin.offsets(name, count, LATEST) for name, count in partitions.items()}
     except AccessDeniedError:
-        return True
+        return Sent(is_any=True, is_unread=False)
+    is_any = any(map(any, ends.values()))
+    return Sent(is_any, is_any and _is_unread(kafka, topics, ends))
+
+
+def _is_unread(kafka: Cluster, topics: Topics, ends: Mapping[str, Sequence[int]]) -> bool:
+    """Returns whether the router's last batch has ended before these ends of topics; not if that is not known."""
+    try:
+        read = router_progress(kafka, topics)
+    except UserError as error:
+        _log.info("how far the router has read is unknown: %s", error)
+        return False
+    return any(
+        end > read.get(name.removeprefix(topics.prefix), {}).get(number, 0)
+        for name, of_topic in ends.items()
+        for number, end in enumerate(of_topic)
+    )
+
+
+def router_progress(kafka: Cluster, topics: Topics) -> dict[str, dict[int, int]]:
+    """Returns topic without the prefix -> partition -> the offset at which the router's newest batch has ended.
+
+    Raises:
+        UserError: Kafka cannot be reached or denies access, or the topic is missing.
+    """
+    found: dict[str, dict[int, int]] = {}
+    for record in last_records(kafka, topics.service_progress, 1, _PROGRESS_LOOKED_AT):
+        if record.key() == service_progress.KEY:
+            with suppress(InvalidRecordError):
+                ends = decode_progress(record.value()).ends
+                found = {topic: {int(number): end for number, end in each.items()} for topic, each in ends.items()}
+    return found
 
 
 def _read(kafka: Cluster, topic: str, wanted: str, conversation_id: str | None) -> dict[str, bytes]:

@@ -1,25 +1,19 @@
 """The records that wait for each program, as far as the program leaves in Kafka how far it has got."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 
+from streaming.cli.conversations.views import router_progress
 from streaming.cli.diagnosis.running_faults import carried_out, has_services
 from streaming.errors import UserError
 from streaming.kafka.access import denial, rights
 from streaming.kafka.admin import ADMIN_TIMEOUT_S, EARLIEST, LATEST, Admin
 from streaming.kafka.clients import Cluster
 from streaming.kafka.group_coordinator import wait_for_coordinator
-from streaming.kafka.last_records import last_records
 from streaming.kafka.own_programs import PROGRAMS
-from streaming.wire.decoding import InvalidRecordError
-from streaming.wire.service_progress import KEY, decode_progress
 from streaming.wire.topics import Topics
-
-# More records than invalid ones can be in the way of the newest one.
-_LOOKED_AT = 100
 
 
 @dataclass(frozen=True)
@@ -80,7 +74,7 @@ def _of_router(kafka: Cluster, topics: Topics) -> list[Backlog]:
     names = topics.service_inputs()
     try:
         counts = Admin(kafka).require_topics(rights(reads=[*names, topics.service_progress]))
-        places = _progress(kafka, topics)
+        places = router_progress(kafka, topics)
         return [
             Backlog(
                 "router", name, _waiting(kafka, name, counts[name], places.get(name.removeprefix(topics.prefix), {}))
@@ -118,14 +112,3 @@ def _committed(kafka: Cluster, group_id: str, topic: str, count: int) -> dict[in
         reason = error.args[0]
         raise denial(reason) or UserError(f"Kafka does not say what {group_id} has committed: {reason.str()}") from None
     return {each.partition: each.offset for each in places if each.error is None and each.offset >= 0}
-
-
-def _progress(kafka: Cluster, topics: Topics) -> dict[str, dict[int, int]]:
-    """Returns topic without the prefix -> partition -> the offset at which the router's newest batch has ended."""
-    found: dict[str, dict[int, int]] = {}
-    for record in last_records(kafka, topics.service_progress, 1, _LOOKED_AT):
-        if record.key() == KEY:
-            with suppress(InvalidRecordError):
-                ends = decode_progress(record.value()).ends
-                found = {topic: {int(number): end for number, end in each.items()} for topic, each in ends.items()}
-    return found
