@@ -15,7 +15,7 @@ from streaming.core.maintenance.schedule import DEFAULT_INTERVAL_MS
 from streaming.daemons.monitor import sole_monitor
 from streaming.errors import UserError
 from streaming.kafka.access import AccessDeniedError
-from streaming.kafka.admin import Admin
+from streaming.kafka.admin import Admin, TooOldError
 from streaming.kafka.clients import Cluster
 from streaming.kafka.own_programs import a_program, absence, starting
 from streaming.kafka.topic_follower import Start, TopicFollower
@@ -31,10 +31,7 @@ _NO_SIGN = {
         "no monitor has left a sign of life, as is normal before the first one has run for a few seconds. Otherwise it "
         "ran longer ago than Kafka keeps the offsets of consumer groups (7 days by default), or is older than 0.3.0"
     ),
-    "router": (
-        "no router has left a sign of life, as is normal before the first one has run for a few seconds. Otherwise "
-        "Kafka is older than version 3.0"
-    ),
+    "router": "no router has left a sign of life, as is normal before the first one has run for a few seconds",
 }
 # The router commits a batch at least this often.
 _ROUTERS_PAUSE_MS = 10_000
@@ -173,9 +170,7 @@ def introduce(
     return replace(present, as_of_ms=sign.committed_ms)
 
 
-def _problem_of(
-    program: str, sign: SignOfLife | None, denied: AccessDeniedError | None, late: str | None, begins: str
-) -> str:
+def _problem_of(program: str, sign: SignOfLife | None, denied: UserError | None, late: str | None, begins: str) -> str:
     """Returns what there is to say of a program's last batch besides its age; empty if there is nothing."""
     if denied is not None:
         return f"{_last_batch(program)} is unknown: {denied}"
@@ -184,11 +179,13 @@ def _problem_of(
     return "" if sign or begins else f"{_last_batch(program)} is unknown, because {_NO_SIGN[program]}."
 
 
-def _sign_or_denial(kafka: Cluster, topics: Topics, program: str) -> tuple[SignOfLife | None, AccessDeniedError | None]:
-    """Returns the last sign of life of a program; if this user may not look at it, why."""
+def _sign_or_denial(
+    kafka: Cluster, topics: Topics, program: str
+) -> tuple[SignOfLife | None, AccessDeniedError | TooOldError | None]:
+    """Returns the last sign of life of a program; if this user may not look at it, or Kafka cannot tell it, why."""
     try:
         return last_sign(kafka, topics, program), None
-    except AccessDeniedError as error:
+    except (AccessDeniedError, TooOldError) as error:
         return None, error
 
 
@@ -213,6 +210,7 @@ def last_sign(kafka: Cluster, topics: Topics, program: str) -> SignOfLife | None
 
     Raises:
         AccessDeniedError: This user may not look at the program's topic or group.
+        TooOldError: Kafka does not tell when a router left one.
         UserError: Kafka cannot be reached, or refuses.
     """
     admin = Admin(kafka)
@@ -260,5 +258,5 @@ def told_if_denied(what: str) -> Iterator[None]:
     """Says on the standard error that something is not known, if the block is not allowed to look."""
     try:
         yield
-    except AccessDeniedError as error:
+    except (AccessDeniedError, TooOldError) as error:
         say(f"{what} is unknown: {error}", err=True)

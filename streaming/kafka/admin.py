@@ -31,13 +31,8 @@ _PROPAGATION_S = 1.0
 EARLIEST: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 _NEWEST: OffsetSpec = OffsetSpec.max_timestamp()  # type: ignore[no-untyped-call]
-# There is no such topic, or Kafka is older than 3.0 and does not tell the time of the newest record.
-_NO_TIME = (
-    KafkaError._NOENT,
-    KafkaError.UNKNOWN_TOPIC_OR_PART,
-    KafkaError.UNSUPPORTED_VERSION,
-    KafkaError._UNSUPPORTED_FEATURE,
-)
+_NO_TOPIC = (KafkaError._NOENT, KafkaError.UNKNOWN_TOPIC_OR_PART)
+_TOO_OLD = (KafkaError.UNSUPPORTED_VERSION, KafkaError._UNSUPPORTED_FEATURE)
 
 _NO_LEADER = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
 _LEADER_INTERVAL_S = 0.1
@@ -66,6 +61,10 @@ class GroupMember:
     host: str
     partitions: int
     member_id: str = ""
+
+
+class TooOldError(UserError):
+    """Kafka is too old to answer a question."""
 
 
 class Admin:
@@ -239,9 +238,10 @@ class Admin:
         return found.metadata or None
 
     def newest_ms(self, topic: str) -> int | None:
-        """Returns the time of the newest record of a topic with one partition; None: it has none, or Kafka is too old.
+        """Returns the time of the newest record of a topic with one partition; None: there is none.
 
         Raises:
+            TooOldError: Kafka is older than version 3.0.
             UserError: Kafka cannot be reached, or refuses.
         """
         (future,) = self.client.list_offsets(
@@ -251,7 +251,11 @@ class Admin:
             newest_ms = int(self.client.result(future).timestamp)
         except KafkaException as error:
             reason: KafkaError = error.args[0]
-            if reason.code() in _NO_TIME:
+            if reason.code() in _TOO_OLD:
+                raise TooOldError(
+                    f"Kafka is older than version 3.0, and does not tell the time of the newest record of {topic}."
+                ) from None
+            if reason.code() in _NO_TOPIC:
                 self.find_topics({topic: (AclOperation.DESCRIBE,)})  # a topic that is denied does not seem to exist
                 return None
             raise denial(reason) or self._unreachable(error) from None

@@ -4,13 +4,14 @@ import json
 import re
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import Message
+from confluent_kafka import KafkaError, KafkaException, Message
 from typer.testing import CliRunner
 
 from streaming.cli import presence, tables
@@ -31,6 +32,7 @@ from tests.support.routing_scene import scene, service
 
 NOW_MS = 1_790_000_000_000  # 2026-09-21T14:13:20Z
 TOPICS = Topics("p-")
+NEWEST_MS = Admin.newest_ms
 PLAIN: dict[str, Any] = {"members": None, "max_queue_readers": None, "is_activation_enabled": False}
 
 
@@ -175,6 +177,34 @@ def test_of_a_program_that_never_ran_the_age_is_said_to_be_unknown(kafka: Kafka,
     assert age.startswith(
         f"when a {program} last committed a batch is unknown, because no {program} has left a sign of life"
     )
+
+
+def test_before_the_first_router_nothing_is_said_of_the_version_of_kafka(kafka: Kafka, said: Any) -> None:
+    for kafka.members in ([], [object()]):
+        assert "as is normal before the first one has run for a few seconds" in said("router")[1]
+        assert "older than version" not in said("router")[1]
+
+
+@pytest.mark.parametrize("code", [KafkaError.UNSUPPORTED_VERSION, KafkaError._UNSUPPORTED_FEATURE])
+def test_a_kafka_that_does_not_tell_the_time_of_a_record_is_named_as_the_reason(
+    kafka: Kafka, said: Any, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer: Future[Any] = Future()
+    answer.set_exception(KafkaException(KafkaError(code)))
+    client = SimpleNamespace(list_offsets=lambda *_, **__: {0: answer}, result=lambda future: future.result())
+    monkeypatch.setattr(Cluster, "admin_client", lambda _: client)
+    monkeypatch.setattr(Admin, "newest_ms", NEWEST_MS)
+    unknown = (
+        "when a router last committed a batch is unknown: Kafka is older than version 3.0, and does not tell the time "
+        "of the newest record of p-service-progress."
+    )
+    assert said("router") == ("", f"{unknown}\n")
+    warned: list[str] = []
+    running = RunningInstance(Cluster("localhost:1"), TOPICS, warned.append, NOW_MS)
+    kafka.monitor_committed(0)
+    monkeypatch.setattr(running, "_stuck_transport", lambda: iter(()))
+    assert [*running.programs(scene(service("A", "Orders")))] == []
+    assert warned == [f"not looked at: {unknown.partition(': ')[2]}"]
 
 
 def test_what_the_user_may_not_look_at_is_said_to_be_unknown(kafka: Kafka, said: Any) -> None:

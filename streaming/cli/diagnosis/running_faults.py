@@ -16,7 +16,7 @@ from streaming.core.numbers import plural
 from streaming.core.routing.conversation import RoutedMessage
 from streaming.core.routing.definitions import Definitions
 from streaming.kafka.access import AccessDeniedError, rights
-from streaming.kafka.admin import EARLIEST, LATEST, Admin
+from streaming.kafka.admin import EARLIEST, LATEST, Admin, TooOldError
 from streaming.kafka.clients import Cluster
 from streaming.kafka.last_records import last_records
 from streaming.kafka.own_programs import absence, starting
@@ -95,7 +95,7 @@ class RunningInstance:
         for check in checks:
             try:
                 yield from check()
-            except AccessDeniedError as error:
+            except (AccessDeniedError, TooOldError) as error:
                 self._warn(f"not looked at: {error}")
 
     def _program(self, program: str) -> Iterator[Fault]:
