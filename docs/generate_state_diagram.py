@@ -37,19 +37,17 @@ class Machine:
     Attributes:
         document: The document.
         module: The module with the table `TRANSITIONS`, and with State and Trigger.
-        impossible: The text for a pair that is not in the table.
     """
 
     document: Path
     module: Any
-    impossible: str
 
     def transitions(self) -> Transitions:
         """Returns the table."""
         return {pair: _effect(effect) for pair, effect in self.module.TRANSITIONS.items()}
 
     def block(self) -> str:
-        """Returns the text between the markers: a diagram of the transitions that change something, and a table."""
+        """Returns the text between the markers: a diagram of the changes of the state, and a table."""
         return f"```mermaid\n{self._diagram()}\n```\n\n{self._table()}"
 
     def with_block(self, document: str) -> str:
@@ -66,9 +64,9 @@ class Machine:
 
     def _diagram(self) -> str:
         labels: dict[tuple[Any, Any], list[str]] = {}
-        for (state, trigger), (next_state, text) in self.transitions().items():
-            if next_state is not state or text:
-                labels.setdefault((state, next_state), []).append(trigger.name + text)
+        for (state, trigger), (next_state, _) in self.transitions().items():
+            if next_state is not state:
+                labels.setdefault((state, next_state), []).append(trigger.name)
         arrows = [f"    {a.name} --> {b.name} : {', '.join(texts)}" for (a, b), texts in labels.items()]
         return "\n".join(["stateDiagram-v2", f"    [*] --> {self.module.State.ABSENT.name}", *arrows])
 
@@ -81,7 +79,7 @@ class Machine:
     def _cell(self, state: Enum, trigger: Enum) -> str:
         found = self.transitions().get((state, trigger))
         if found is None:
-            return self.impossible
+            return "-"  # cannot happen
         next_state, text = found
         return ("stays" if next_state is state else f"`{next_state.name}`") + text
 
@@ -95,8 +93,8 @@ def _effect(effect: Any) -> tuple[Any, str]:
 
 
 MACHINES = (
-    Machine(_DOCS / "architecture.md", queue_monitor, "cannot happen"),
-    Machine(_DOCS / "conversations.md", endpoint_states, "-"),
+    Machine(_DOCS / "architecture.md", queue_monitor),
+    Machine(_DOCS / "conversations.md", endpoint_states),
 )
 
 
