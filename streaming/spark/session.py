@@ -62,9 +62,11 @@ _SETTINGS = {
     "spark.redaction.regex": _SECRET,
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    # Streaming does not support adaptive execution, and Spark would warn about it at each start.
     "spark.sql.adaptive.enabled": "false",
     # Batches only when there is data. The tick is data.
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    # A restart needs only the newest batches, and there is one per second.
     "spark.sql.streaming.minBatchesToRetain": "20",
     # The limit of bytes is off. With it Spark measures its buffer after each record: a third of the cost of reading.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "4000",
