@@ -15,7 +15,8 @@ import confluent_kafka
 import kafka
 import pytest
 
-from producers import reader, received_message, services
+import producers
+from producers import received_message
 from producers.conversations import Statements
 from streaming.daemons.activator.config import Config
 from streaming.errors import UserError
@@ -63,8 +64,8 @@ def test_an_example_ends_at_ctrl_c_without_a_traceback(
 ) -> None:
     addresses = tmp_path / "addresses.json"
     addresses.write_text("{}")
-    monkeypatch.setattr(services, "ServiceClient", Client)
-    monkeypatch.setattr(reader, "QueueReader", Client)
+    monkeypatch.setattr(producers, "ServiceClient", Client)
+    monkeypatch.setattr(producers, "QueueReader", Client)
     monkeypatch.setattr(Client, "closed", [])
     monkeypatch.setattr(sys, "argv", [name, *([str(addresses)] if name == "configuration.py" else [])])
     # Who has ordered waits for an answer, and Ctrl-C ends that in vain. The readers have done what they had begun.
@@ -86,8 +87,8 @@ def test_an_example_says_what_to_do_without_a_traceback(
     addresses = tmp_path / "addresses.json"
     addresses.write_text("{}")
     monkeypatch.setattr(Client, "__init__", refuse)
-    monkeypatch.setattr(services, "ServiceClient", Client)
-    monkeypatch.setattr(reader, "QueueReader", Client)
+    monkeypatch.setattr(producers, "ServiceClient", Client)
+    monkeypatch.setattr(producers, "QueueReader", Client)
     monkeypatch.setattr(sys, "argv", [name, *([str(addresses)] if name == "configuration.py" else [])])
     with pytest.raises(SystemExit) as ended:
         runpy.run_path(str(FOLDER / name), run_name="__main__")
@@ -103,7 +104,7 @@ def test_a_message_that_belongs_to_no_conversation_does_not_stop_the_service(
             statements = Statements(lambda: None)
             return nullcontext([received_message.ReceivedMessage(b"hello", None, (), 0, 0, 0, statements)])
 
-    monkeypatch.setattr(reader, "QueueReader", Reader)
+    monkeypatch.setattr(producers, "QueueReader", Reader)
     monkeypatch.setattr(sys, "argv", ["stock.py"])
     runpy.run_path(str(FOLDER / "stock.py"), run_name="__main__")
     assert capsys.readouterr() == ("skipped, as it is of no conversation: hello\n", "")

@@ -82,7 +82,7 @@ def test_messages_are_ready_unless_a_receive_has_taken_them() -> None:
 
 def running(timeline: Timeline) -> int:
     """Returns the number of running tasks that the monitors view shows."""
-    return timeline.queue.counts()[2]
+    return len(timeline.queue.tasks.running)
 
 
 def test_a_task_runs_from_its_request_until_it_exits() -> None:
