@@ -78,7 +78,7 @@ def test_a_command_gets_what_it_needs_and_its_exit_is_reported(hosting: Hosting,
         host.wait_for(lambda line: line.endswith(f"orders: payment, task {task_id}: exited with code 3"), "the exit")
     words = (tmp_path / "pay.log").read_text().split()
     assert words == [
-        "/orders", str(tmp_path), "orders", task_id, task_id, "payment", "sa", hosting.bootstrap_servers,
+        "orders", str(tmp_path), "orders", task_id, task_id, "payment", "sa", hosting.bootstrap_servers,
         hosting.prefix, str(hosting.kafka_config), "more",
     ]  # fmt: skip
     started, ended = host.changes
