@@ -130,7 +130,7 @@ class EmptinessProbe:
         """Returns where the consumer group would continue: at the committed offset, but not before the first offset."""
         partitions = [TopicPartition(self._queue, number) for number in numbers]
         request = ConsumerGroupTopicPartitions(self._consumer_group, partitions)
-        client = self._admin.client
+        client = self._admin.client_for_groups()
         (future,) = client.list_consumer_group_offsets([request], request_timeout=QUESTION_TIMEOUT_S).values()
         committed = {answer.partition: answer.offset for answer in future.result().topic_partitions}
         first = self._offsets(committed, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
@@ -138,6 +138,6 @@ class EmptinessProbe:
         return {number: max(offset, first[number]) for number, offset in committed.items()}
 
     def _members(self) -> int:
-        client = self._admin.client
+        client = self._admin.client_for_groups()
         futures = client.describe_consumer_groups([self._consumer_group], request_timeout=QUESTION_TIMEOUT_S)
         return len(futures[self._consumer_group].result().members)

@@ -113,16 +113,17 @@ def with_backlog(kafka: Cluster, facts: GroupFacts) -> GroupFacts:
 def _look(kafka: Cluster, admin: Admin, name: str) -> tuple[str | None, int, set[str]]:
     """Returns a group's state, its number of members, and the topics that they read or that it has committed."""
     wait_for_coordinator(kafka, name, ADMIN_TIMEOUT_S)
+    client = admin.client_for_groups()
     try:
-        (future,) = admin.client.describe_consumer_groups([name], request_timeout=ADMIN_TIMEOUT_S).values()
-        group = admin.client.result(future)
+        (future,) = client.describe_consumer_groups([name], request_timeout=ADMIN_TIMEOUT_S).values()
+        group = client.result(future)
     except KafkaException as error:
         if error.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
             raise
         return None, 0, set()
     asked = [ConsumerGroupTopicPartitions(name)]
-    (future,) = admin.client.list_consumer_group_offsets(asked, request_timeout=ADMIN_TIMEOUT_S).values()
-    committed = {each.topic for each in admin.client.result(future).topic_partitions}
+    (future,) = client.list_consumer_group_offsets(asked, request_timeout=ADMIN_TIMEOUT_S).values()
+    committed = {each.topic for each in client.result(future).topic_partitions}
     read = {place.topic for each in group.members if each.assignment for place in each.assignment.topic_partitions}
     state = None if group.state in _NOT_THERE else group.state.name.capitalize()
     return state, len(group.members), read or committed

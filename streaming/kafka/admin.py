@@ -16,7 +16,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AclOperation, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
 from streaming.errors import UserError
-from streaming.kafka.access import Rights, check_group, denial, partitions_of
+from streaming.kafka.access import Rights, WatchfulAdmin, check_group, denial, partitions_of
 from streaming.kafka.clients import Cluster
 from streaming.kafka.group_coordinator import wait_for_coordinator
 from streaming.kafka.patience import REQUEST_TIMEOUT_S
@@ -39,9 +39,6 @@ _LEADER_INTERVAL_S = 0.1
 _RETENTION_SETTING = "offsets.retention.minutes"
 _NOT_SEEN = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED)
 NOBODY_ANSWERS = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
-# After an outage, a client of librdkafka 2.16 may never again get an answer from the coordinator of a group, although
-# the coordinator answers others. After a change of the leader, it repeats the old epoch of a partition for ever.
-_NEEDS_NEW_CLIENT = (*NOBODY_ANSWERS, KafkaError.FENCED_LEADER_EPOCH)
 
 
 @dataclass(frozen=True)
@@ -71,16 +68,25 @@ class Admin:
     """Kafka's administration, with error messages for users.
 
     Attributes:
-        client: The client for other requests. `failed` replaces it, so it must not be kept.
+        client: The client for other requests. `failed` may replace it.
     """
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self.client = cluster.admin_client()
 
+    def client_for_groups(self) -> WatchfulAdmin:
+        """Returns a new client, for requests to coordinators of groups at this moment.
+
+        A client of librdkafka 2.16 that has lived through an outage may get no answer from a coordinator for the rest
+        of its life, although others get theirs. When such a request has timed out, the next outage may abort the
+        process ("Assertion `eonce->refcnt > 0' failed").
+        """
+        return self._cluster.admin_client()
+
     def failed(self, error: KafkaException) -> None:
-        """Connects anew if a request of the client has failed in a way in which all later ones may fail too."""
-        if error.args[0].code() in _NEEDS_NEW_CLIENT:
+        """Replaces the client if it repeats the epoch of a former leader of a partition for the rest of its life."""
+        if error.args[0].code() == KafkaError.FENCED_LEADER_EPOCH:
             self.client = self._cluster.admin_client()
 
     def check(self) -> None:
@@ -171,7 +177,7 @@ class Admin:
         """
         with suppress(KafkaException):
             wait_for_coordinator(self._cluster, group_id, ADMIN_TIMEOUT_S)
-            check_group(self.client, group_id, ADMIN_TIMEOUT_S)
+            check_group(self.client_for_groups(), group_id, ADMIN_TIMEOUT_S)
 
     def members(self, group_id: str, timeout_s: float) -> list[GroupMember]:
         """Returns the members of a consumer group, or an empty list if there is no such group.
@@ -185,8 +191,9 @@ class Admin:
         """
         try:
             wait_for_coordinator(self._cluster, group_id, timeout_s)
-            (future,) = self.client.describe_consumer_groups([group_id], request_timeout=ADMIN_TIMEOUT_S).values()
-            members = self.client.result(future).members
+            client = self.client_for_groups()
+            (future,) = client.describe_consumer_groups([group_id], request_timeout=ADMIN_TIMEOUT_S).values()
+            members = client.result(future).members
         except KafkaException as error:
             raise denial(error.args[0]) or self._unreachable(error) from None
         return [
@@ -214,6 +221,7 @@ class Admin:
                 return [int(self.client.result(futures[place]).offset) for place in places]
             except KafkaException as error:
                 # A partition that was created just now has no leader yet.
+                self.failed(error)
                 if error.args[0].code() not in _NO_LEADER or time.monotonic() > end_s:
                     raise denial(error.args[0]) or self._unreachable(error) from None
             time.sleep(_LEADER_INTERVAL_S)
@@ -229,8 +237,9 @@ class Admin:
         asked = ConsumerGroupTopicPartitions(group_id, [TopicPartition(topic, 0)])
         try:
             wait_for_coordinator(self._cluster, group_id, ADMIN_TIMEOUT_S)
-            (future,) = self.client.list_consumer_group_offsets([asked], request_timeout=ADMIN_TIMEOUT_S).values()
-            [found] = self.client.result(future).topic_partitions
+            client = self.client_for_groups()
+            (future,) = client.list_consumer_group_offsets([asked], request_timeout=ADMIN_TIMEOUT_S).values()
+            [found] = client.result(future).topic_partitions
             if found.error is not None:
                 raise KafkaException(found.error)
         except KafkaException as error:
@@ -341,7 +350,6 @@ class Admin:
         is_plain = "security.protocol" not in self._cluster.config
         secured = " If Kafka is secured, set --kafka-config (see docs/security.md)." if is_plain else ""
         reason = self.client.no_connection or error.args[0].str()
-        self.failed(error)
         broker = hints.broker(self.servers)
         starts = "" if broker is None else f" `{broker}` starts one on this machine."
         return UserError(

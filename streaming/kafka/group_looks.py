@@ -126,13 +126,11 @@ class GroupLooks:
         return pictures
 
     def _consumer_picture(self, name: str, committed: Any) -> GroupPicture:
-        (future,) = self._admin.client.describe_consumer_groups([name], request_timeout=ADMIN_TIMEOUT_S).values()
+        client = self._admin.client_for_groups()
+        (future,) = client.describe_consumer_groups([name], request_timeout=ADMIN_TIMEOUT_S).values()
         try:
-            found = self._admin.client.result(future)
-        except KafkaException as error:
-            self._admin.failed(error)
-            return _NO_ANSWER
-        except UserError:
+            found = client.result(future)
+        except (KafkaException, UserError):
             return _NO_ANSWER
         if committed is None:
             return _NO_ANSWER

@@ -1,12 +1,14 @@
-"""An outage of Kafka may leave librdkafka's admin client without answers for the rest of its life."""
+"""An outage of Kafka, or a new leader, may leave librdkafka's admin client without answers for the rest of its life."""
 
 import socket
+from concurrent.futures import Future
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from producers.emptiness import EmptinessProbe
 from streaming.errors import UserError
+from streaming.kafka.access import WatchfulAdmin
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
 
@@ -19,26 +21,47 @@ def admin() -> Admin:
         return Admin(Cluster(f"127.0.0.1:{free.getsockname()[1]}", {}))
 
 
-def test_a_request_without_an_answer_is_the_last_one_of_its_client(admin: Admin) -> None:
-    clients = {admin.client}
+def test_coordinators_of_groups_are_asked_by_new_clients(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[WatchfulAdmin] = []
+
+    def result(client: WatchfulAdmin, future: "Future[object]") -> object:
+        asked.append(client)
+        return future.result()
+
+    monkeypatch.setattr("streaming.kafka.admin.wait_for_coordinator", lambda *_: None)
+    monkeypatch.setattr("streaming.kafka.admin.ADMIN_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(WatchfulAdmin, "result", result)
     for _ in range(2):
         with pytest.raises(UserError, match="cannot be reached"):
             admin.members("readers", timeout_s=0.2)
-        assert admin.client not in clients
-        clients.add(admin.client)
+        with pytest.raises(UserError, match="cannot be reached"):
+            admin.committed_text("readers", "orders")
+    assert len({admin.client, *asked}) == 5
 
 
-def test_an_unanswered_look_for_messages_is_the_last_one_of_its_client(
-    admin: Admin, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("code", "is_replaced"),
+    [
+        (KafkaError.FENCED_LEADER_EPOCH, True),
+        (KafkaError.UNKNOWN_TOPIC_OR_PART, False),
+        (KafkaError._TIMED_OUT, False),
+    ],
+)
+def test_a_client_that_repeats_the_epoch_of_a_former_leader_is_replaced(
+    admin: Admin, code: int, is_replaced: bool
 ) -> None:
-    monkeypatch.setattr("producers.emptiness.QUESTION_TIMEOUT_S", 0.2)
-    first = admin.client
-    assert EmptinessProbe(admin, "orders", "orders").look({0: 1}) is None
-    assert admin.client is not first
-
-
-@pytest.mark.parametrize("code", [KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.GROUP_AUTHORIZATION_FAILED])
-def test_other_errors_leave_the_client(admin: Admin, code: int) -> None:
     first = admin.client
     admin.failed(KafkaException(KafkaError(code)))
-    assert admin.client is first
+    assert (admin.client is not first) == is_replaced
+
+
+def test_a_reader_looks_again_with_another_client_after_a_change_of_the_leader(
+    admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise KafkaException(KafkaError(KafkaError.FENCED_LEADER_EPOCH))
+
+    first = admin.client
+    monkeypatch.setattr(EmptinessProbe, "_look", refuse)
+    assert EmptinessProbe(admin, "orders", "orders").look({0: 1}) is None
+    assert admin.client is not first
