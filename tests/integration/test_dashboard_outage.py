@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -25,8 +26,10 @@ from tests.support.waiting import wait_until
 DEADLINE_S = 30.0
 TOPICS = Topics()
 SILENT = "Kafka has not answered since"
-# A page that shows rows in memory, and one that asks Kafka.
-PAGES = {"": "#queues tbody th", "health": "#signs tbody th"}
+# A page that shows rows in memory, and two that ask Kafka.
+PAGES = {"": "#queues tbody th", "health": "#signs tbody th", "queue?name=orders": "#answer .answer"}
+# What was asked just before the silence has failed by then.
+LATER = re.compile(r"\((1[5-9]|2\d) s ago\)")
 
 
 def write(cluster: Cluster, unread: int) -> None:
@@ -75,6 +78,9 @@ def test_a_kafka_that_stands_still_or_is_killed_is_told_on_each_page(
                 os.kill(broker.pid, signal.SIGSTOP)
                 try:
                     awaits_silence(driver)
+                    if path.startswith("queue"):
+                        wait_until(lambda: LATER.search(text_of(driver, "#problem")), DEADLINE_S, "a longer silence")
+                    assert text_of(driver, shown), "what was known"
                 finally:
                     os.kill(broker.pid, signal.SIGCONT)
                 awaits_answer(driver)

@@ -101,13 +101,54 @@ class TestKept:
         assert first is not None
         silent_since_ms[0] = first.at_ms + 1_000
         assert [kept.get("number", lambda: next(found)) for _ in range(3)] == [first] * 3
-        with pytest.raises(UserError, match="not known while Kafka does not answer"):
+        with pytest.raises(UserError, match="not known when Kafka last answered"):
             kept.get("another", lambda: next(found))
         silent_since_ms[0] = first.at_ms + 3_600_000
-        with pytest.raises(UserError, match="not known while Kafka does not answer"):
+        with pytest.raises(UserError, match="not known when Kafka last answered"):
             kept.get("number", lambda: next(found))
         silent_since_ms[0] = None
         wait_until(lambda: (kept.get("number", lambda: next(found)) or first).found, SOON_S, "an answer")
+
+    def test_what_was_asked_before_a_silence_does_not_replace_what_was_known(self) -> None:
+        silent_since_ms: list[int | None] = [None]
+        kept, may_end = Kept(0.0, 60.0, lambda: silent_since_ms[0]), threading.Event()
+        threads: list[threading.Thread] = []
+
+        def find() -> str:
+            threads.append(threading.current_thread())
+            if len(threads) == 1:
+                return "found"
+            may_end.wait(SOON_S)
+            raise UserError("Kafka cannot be reached")
+
+        first = kept.get("rows", find)
+        assert kept.get("rows", find) == first
+        wait_until(lambda: len(threads) == 2, SOON_S, "the second question")
+        silent_since_ms[0] = wall_clock.now_ms()
+        may_end.set()
+        threads[1].join(SOON_S)
+        assert kept.get("rows", find) == first
+
+    def test_what_was_known_before_an_error_is_shown_once_kafka_is_known_to_be_silent(self) -> None:
+        silent_since_ms: list[int | None] = [None]
+        kept, outcomes = Kept(0.0, 60.0, lambda: silent_since_ms[0]), iter([None])
+
+        def find() -> str:
+            if next(outcomes, "none") is None:
+                return "found"
+            raise UserError("Kafka cannot be reached")
+
+        def has_failed() -> bool:
+            try:
+                kept.get("rows", find)
+            except UserError:
+                return True
+            return False
+
+        first = kept.get("rows", find)
+        wait_until(has_failed, SOON_S, "the error")
+        silent_since_ms[0] = wall_clock.now_ms()
+        assert kept.get("rows", find) == first
 
     def test_each_answer_has_its_own_advice(self) -> None:
         hints.begin("dashboard", None)

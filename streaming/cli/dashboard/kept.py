@@ -47,7 +47,7 @@ class Kept:
             every_s: An answer is found anew after this time.
             fresh_s: It is shown for this time while the next one is looked for.
             silent_since_ms: Returns since when Kafka has not answered; None if it answers. While it is silent, nothing
-                is asked, and the answers that were fresh then are shown.
+                is asked, and the answers that were fresh then are shown: what was asked before fails, or finds little.
         """
         self._every_s = every_s
         self._fresh_s = fresh_s
@@ -66,7 +66,7 @@ class Kept:
             UserError: `find` has raised it, or Kafka is silent.
         """
         with self._lock:
-            question = self._questions.setdefault(name, _Question())
+            question = self._questions.setdefault(name, _Question(self._silent_since_ms))
             self._questions.move_to_end(name)
             while len(self._questions) > _MOST:
                 self._questions.popitem(last=False)
@@ -78,7 +78,8 @@ class Kept:
 class _Question:
     """A question and its last answer."""
 
-    def __init__(self) -> None:
+    def __init__(self, silent_since_ms: Callable[[], int | None]) -> None:
+        self._silent_since_ms = silent_since_ms
         self._changed = threading.Condition()
         self._is_asked = False
         self._answered_s = -math.inf
@@ -89,7 +90,7 @@ class _Question:
         """Returns the last answer without looking for another; raises UserError if there is none since an instant."""
         with self._changed:
             if self._answer is None or self._answer.at_ms < from_ms:
-                raise UserError("This is not known while Kafka does not answer.")
+                raise UserError("This was not known when Kafka last answered.")
             return self._answer
 
     def answer(self, find: Callable[[], T], every_s: float, fresh_s: float) -> Answer[T] | None:
@@ -114,8 +115,11 @@ class _Question:
         except Exception as raised:
             error = raised
         with self._changed:
-            self._answer, self._error = answer, error
-            self._answered_s, self._is_asked = time.monotonic(), False
+            self._is_asked = False
+            if self._answer is None or self._silent_since_ms() is None:
+                # The last answer stays beside an error, for a silence that comes next.
+                self._answer, self._error = answer or self._answer, error
+                self._answered_s = time.monotonic()
             self._changed.notify_all()
 
 
