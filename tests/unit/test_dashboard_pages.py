@@ -133,9 +133,18 @@ def test_each_page_says_since_when_kafka_is_silent_above_what_was_known(path: st
 def test_pages_of_what_a_monitor_writes_say_that_none_runs() -> None:
     view = RowsInMemory([row("orders")])
     app = application_of(view, news=News(monitor="no monitor runs. Start one: `queue-activation monitor`"))
-    assert "no monitor runs. Start one: <code>queue-activation monitor</code>. What follows may be old." in (
-        ask(app).text
+    assert (
+        '<p class="wrong">No monitor runs. Start one: <code>queue-activation monitor</code>. What follows may be old.'
+        in (ask(app).text)
     )
+
+
+def test_that_a_monitor_was_just_started_is_no_alarm() -> None:
+    news = News(monitor="The monitor runs, and has not written anything yet", is_normal=True)
+    text = ask(application_of(RowsInMemory([row("orders")]), news=news)).text
+    assert "The monitor runs, and has not written anything yet." in text
+    assert 'class="wrong"' not in text
+    assert "may be old" not in text
 
 
 def test_what_keeps_one_topic_from_being_read_is_told_although_another_is_read() -> None:

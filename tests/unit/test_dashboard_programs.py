@@ -201,7 +201,7 @@ def test_the_state_of_a_program(hosts: list[str] | None, is_needed: bool, state:
 def test_an_unknown_program_is_shown_as_unknown_with_the_reason() -> None:
     shown = html("programs.html", kinds=[Program("host", "hosts", None, None, True, f"no right on {NAME}")], rows=[])
     assert '<span class="unknown">unknown</span>' in shown
-    assert f"no right on {ESCAPED}" in shown
+    assert f"No right on {ESCAPED}" in shown
 
 
 class TestActivators:
@@ -313,7 +313,16 @@ class TestBatches:
         found = batches.of_sign("router", None, 0, None)
         assert found.committed is None
         assert "no router has left a sign of life" in found.problem
+        assert "No router has left a sign of life" in html("signs.html", batches=[found], backlogs=[])
         assert 'class="unknown"' in html("signs.html", batches=[found], backlogs=[])
+
+    def test_one_that_runs_and_has_no_sign_yet_was_just_started_unless_it_stays_so(self) -> None:
+        found = batches.of_sign("monitor", None, 0, None)
+        assert found.told(0.0) == ("The monitor runs, and has not written anything yet", True)
+        assert found.told(3_600.0) == (found.problem, False)
+        absent = batches.of_sign("monitor", None, 0, "no monitor runs")
+        assert absent.told(0.0) == ("no monitor runs", False)
+        assert batches.of_sign("monitor", self.SIGN, 1_005_000, None).told(0.0) == ("", False)
 
 
 def test_faults_are_sentences_with_their_commands() -> None:

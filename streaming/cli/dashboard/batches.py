@@ -1,6 +1,6 @@
 """The batches of a monitor or a router: when it committed the last one, and whether the next one is late."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from streaming.cli import presence
 from streaming.core.times import iso_time
@@ -11,6 +11,9 @@ from streaming.system import wall_clock
 from streaming.system.ages import age
 from streaming.wire.signs_of_life import SignOfLife
 from streaming.wire.topics import Topics
+
+# A program that has begun for as long without a sign of life was not just started.
+_BEGINNING_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,7 @@ class Batches:
         every: The time within which the next one comes; empty: not known.
         late_after: The age of the last one from which on the next one is late; empty: not known.
         problem: The sentence about one that is late, does not run, or may not be looked at; empty if all is well.
+        beginning: The sentence about one that was just started, as far as is known, instead of that; empty otherwise.
     """
 
     program: str
@@ -30,6 +34,15 @@ class Batches:
     every: str = ""
     late_after: str = ""
     problem: str = ""
+    beginning: str = ""
+
+    def told(self, for_s: float) -> tuple[str, bool]:
+        """Returns the sentence to tell, and whether what it says is normal.
+
+        Args:
+            for_s: Since when it has been beginning.
+        """
+        return (self.beginning, True) if self.beginning and for_s < _BEGINNING_S else (self.problem, False)
 
 
 def batches(kafka: Cluster, topics: Topics, program: str) -> Batches:
@@ -39,7 +52,9 @@ def batches(kafka: Cluster, topics: Topics, program: str) -> Batches:
         problem = own_programs.absence(kafka, topics, program)
     except UserError as error:
         return Batches(program, problem=str(error))
-    return of_sign(program, sign, wall_clock.now_ms(), problem)
+    found = of_sign(program, sign, wall_clock.now_ms(), problem)
+    begins = own_programs.starting(kafka, topics, program)
+    return replace(found, beginning=begins) if begins and problem else found
 
 
 def of_sign(program: str, sign: SignOfLife | None, now_ms: int, absence: str | None) -> Batches:
@@ -53,6 +68,7 @@ def of_sign(program: str, sign: SignOfLife | None, now_ms: int, absence: str | N
     """
     problem = presence.lateness(program, sign, now_ms) if absence is None else absence
     if sign is None:
-        return Batches(program, problem=problem or "")
+        beginning = f"The {program} runs, and has not written anything yet" if absence is None else ""
+        return Batches(program, problem=problem or "", beginning=beginning)
     late_after = age(0, presence.late_after_ms(sign))
     return Batches(program, iso_time(sign.committed_ms), age(0, sign.next_within_ms), late_after, problem or "")

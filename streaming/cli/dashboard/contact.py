@@ -30,11 +30,14 @@ class Contact:
     Attributes:
         version: Grows when Kafka answers again, and when there is news of the monitor.
         monitor: The sentence about a monitor that does not run, is late, or may not be looked at; empty if all is well.
+        is_normal: Whether it says only that the monitor was just started.
     """
 
     def __init__(self, cluster: Cluster, topics: Topics) -> None:
         self.version = 0
         self.monitor = ""
+        self.is_normal = False
+        self._begins_since_s: float | None = None
         self._cluster = cluster
         self._topics = topics
         self._answered_ms: int | None = None
@@ -85,7 +88,11 @@ class Contact:
 
     def _look_for_monitor(self) -> None:
         with hints.anew():
-            found = batches(self._cluster, self._topics, "monitor").problem
-        if found != self.monitor:
-            self.monitor = found
+            found = batches(self._cluster, self._topics, "monitor")
+        now_s = time.monotonic()
+        since_s = (self._begins_since_s or now_s) if found.beginning else None
+        self._begins_since_s = since_s
+        sentence, self.is_normal = found.told(0.0 if since_s is None else now_s - since_s)
+        if sentence != self.monitor:
+            self.monitor = sentence
             self.version += 1

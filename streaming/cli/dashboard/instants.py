@@ -47,6 +47,11 @@ def sentence(text: str) -> Markup:
     )
 
 
+def capital(text: str) -> str:
+    """Returns a sentence that begins with a capital letter."""
+    return f"{text[:1].upper()}{text[1:]}"
+
+
 def _with_instants(text: str) -> Markup:
     """Returns a text with its instants as elements, so that they are in the same zone as all others of the page."""
     parts, end = [], 0

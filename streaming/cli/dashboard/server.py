@@ -112,11 +112,13 @@ class News:
         problem: Why something is not read at present; empty if all is.
         silent_since: When Kafka last answered; None if it answers.
         monitor: The sentence about a monitor that does not run; empty if one does.
+        is_normal: Whether it says only that the monitor was just started.
     """
 
     problem: str = ""
     silent_since: str | None = None
     monitor: str = ""
+    is_normal: bool = False
 
 
 @dataclass(frozen=True)
@@ -160,7 +162,7 @@ class Dashboard:
         self._templates.filters |= {"instant": instants.element, "ago": instants.ago, "count": instants.count}
         self._templates.filters["iso"] = iso_time
         self._templates.filters |= {"duration": instants.duration, "short": short}
-        self._templates.filters["sentence"] = instants.sentence
+        self._templates.filters |= {"sentence": instants.sentence, "capital": instants.capital}
         self._templates.globals["why_activated"] = why_activated
 
     def stop(self) -> None:

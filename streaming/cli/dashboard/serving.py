@@ -130,7 +130,9 @@ class Served:
     def _news(self) -> News:
         contact = self._view.contact
         since_ms = contact.silent_since_ms()
-        return News(self._view.problem, None if since_ms is None else iso_time(since_ms), contact.monitor)
+        return News(
+            self._view.problem, None if since_ms is None else iso_time(since_ms), contact.monitor, contact.is_normal
+        )
 
     def _run(self) -> None:
         # `Server.run` would take the signals, which only the main thread may do.
