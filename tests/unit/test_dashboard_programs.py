@@ -229,6 +229,18 @@ class TestActivators:
         assert "<script>" not in shown
         assert shown.count(ESCAPED) >= 3
 
+    def test_a_line_of_a_log_that_several_queues_share_is_not_shown_as_that_of_one(self) -> None:
+        def told(queue: str, **fields: Any) -> Told:
+            exited = ExitRow(TIME, "exit code 1")
+            fields |= {"last_exit": exited, "last_line": "the last line", "fatal_exit_code": 1}
+            return Told(activator_row(queue=queue, **fields), True, 0)
+
+        one, other = told("invoices", log_file="all.log"), told("orders", log_file="all.log")
+        alone, elsewhere = told("parcels", log_file="own.log"), told("orders", log_file="own.log", host="other")
+        found = [self.shown(each) for each in program_pages.without_shared_lines([one, other, alone, elsewhere])]
+        assert ["the last line" in each for each in found] == [False, False, True, True]
+        assert all("log all.log" in each for each in found[:2])
+
 
 def test_tasks_are_shown_with_their_interval_and_failures() -> None:
     task = TaskRow("CLOSE_IDLE_CONNECTIONS", 5, "closes what is idle", 3, 1, 0, TIME, 0, 1, f"OSError {NAME}")

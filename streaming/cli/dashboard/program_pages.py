@@ -1,9 +1,12 @@
 """The pages about programs: which ones run, what activators hold back, periodic tasks, connections, dead letters."""
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from msgspec import structs
 from starlette.datastructures import QueryParams
 
 from streaming.cli import activators, dead_letters, maintenance, presence
@@ -155,7 +158,9 @@ class ProgramPages:
         form = {"search": search}
         if answer is None:
             return Page("Programs", [Part("programs", "looking.html")], "activators_form.html", form)
-        told = [each for each in answer.found.told if search.casefold() in each.row.queue.casefold()]
+        told = [
+            each for each in without_shared_lines(answer.found.told) if search.casefold() in each.row.queue.casefold()
+        ]
         rows = sorted(map(_activator_row, told), key=lambda row: (not row["why"], row["queue"]))
         values = {"rows": rows[:_SHOWN_QUEUES], "found": len(rows), "search": search}
         parts = [
@@ -207,6 +212,18 @@ def _rows(kafka: Cluster, topics: Topics) -> tuple[list[ProgramRow], list[str]]:
     rows = maintenance.read(kafka, topics)
     gone = maintenance.gone(rows, partial(own_programs.how_to_start, kafka, topics))
     return [row for row in rows if not maintenance.is_gone(row)], gone
+
+
+def without_shared_lines(told: Iterable[Told]) -> list[Told]:
+    """Returns what was said without the last lines of logs of several queues: one may be from a program of any."""
+    told = list(told)
+    queues = Counter((each.row.host, each.row.log_file) for each in told)
+    return [
+        replace(each, row=structs.replace(each.row, last_line=None))
+        if queues[each.row.host, each.row.log_file] > 1
+        else each
+        for each in told
+    ]
 
 
 def _activator_row(told: Told) -> dict[str, Any]:
