@@ -54,7 +54,7 @@ def many() -> RowsInMemory:
 def test_a_row_says_what_the_record_says() -> None:
     queue = row("orders", unread_messages=1_234, tasks_waiting=2, activation_sequence=1, state="NOTIFIED")
     text = shown(RowsInMemory([queue], [notification("orders")]))
-    for part in ("orders", "1,234", "2 waiting", "NOTIFIED", "message arrived on empty queue"):
+    for part in ("orders", "1,234", "2 waiting in RECEIVE", "NOTIFIED", "message arrived on empty queue"):
         assert part in text
 
 
