@@ -274,6 +274,18 @@ def test_dead_letters_show_what_is_missing_as_unknown() -> None:
     assert shown.count("unknown</") >= 2
 
 
+def test_a_page_without_dead_letters_names_who_refused_none() -> None:
+    for of, who in (("", "the monitor"), ("services", "the router and the transports")):
+        shown = html("dead_letters.html", letters=[], of=of, kinds=program_pages._LETTERS_OF, most=100)
+        assert f"Kafka holds no record that {who} refused" in shown
+
+
+def test_an_activator_that_has_not_written_for_long_is_no_silent_one() -> None:
+    kinds = [Program(name, name, ["box"], TIME, True) for name in ("activator", "host")]
+    shown = [html("programs.html", kinds=[kind], rows=[]) for kind in kinds]
+    assert ["only when something changes" in each for each in shown] == [True, False]
+
+
 class TestBacklogs:
     """The records that wait for a program."""
 

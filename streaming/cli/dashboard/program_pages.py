@@ -34,7 +34,7 @@ _EVERY_S, _FRESH_S = 5.0, 20.0
 _SHOWN_QUEUES = 200
 # A dead letter has up to 256 KiB.
 _SHOWN_LETTERS = 100
-_LETTERS_OF = {"": "monitor", "services": "router and transports"}
+_LETTERS_OF = {"": "the monitor", "services": "the router and the transports"}
 
 
 @dataclass(frozen=True)

@@ -44,8 +44,8 @@ _CONVERSATIONS = (
 _CONVERSATION = "Both endpoints of one conversation as far as this instance knows them, and what is held and why."
 _TRANSMISSIONS = "Messages of conversations that could not be delivered yet, and why."
 _PROGRAMS = (
-    "The monitor requests readers. An activator starts programs as readers when it does, and a host runs the tasks of "
-    "queues with internal activation."
+    "When the monitor requests a reader, an activator starts a program as one. Of queues with internal activation, it "
+    "requests tasks, which a host runs."
 )
 _MAINTENANCE = "What programs do from time to time without an event: whether it was done, and how long it took."
 _CONNECTIONS = "Transports send messages to other instances, whose Kafka is another one, through these connections."
