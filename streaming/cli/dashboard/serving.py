@@ -32,7 +32,11 @@ _QUEUES = (
     "A queue holds messages until a reader, which is a program, receives them. The monitor watches all queues, and "
     "requests one more reader of a queue as soon as it would have work."
 )
-_QUEUE = "Why one more reader of this queue is, or is not, requested now, and what has led to it."
+_QUEUE = (
+    "Why one more reader of this queue is, or is not, requested now, and what has led to it. One more is requested if "
+    "messages stay unread for a whole quiet window, a short time in which no reader waits and none finds the queue "
+    "empty: those that run do not keep up."
+)
 _ACTIVITY = "Each line is an activation: the monitor has requested one more reader of a queue, for the reason given."
 _SERVICES = (
     "A program can send to a service by its name. Routes say where its messages go, and the service's queue holds them."
