@@ -6,7 +6,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from streaming.cli.dashboard.activations import Activated
-from streaming.cli.dashboard.pictures import picture, sparkline
+from streaming.cli.dashboard.pictures import SPARK_MS, picture, sparkline
 from streaming.cli.dashboard.queue_history import QueueHistory
 from streaming.cli.dashboard.timeline import Reader, Span, Timeline, timeline
 from streaming.core.activation import events
@@ -158,9 +158,21 @@ def test_marks_upon_each_other_are_one_and_many_readers_are_counted() -> None:
 
 
 def test_sparkline() -> None:
-    assert sparkline([]) == sparkline([(1, 1)]) == ""
-    assert "at most 1,000 unread" in sparkline([(1, 0), (2, 1_000), (3, 5)])
-    assert "nan" not in sparkline([(1, 0), (1, 0)]).lower()
+    assert sparkline([], UNTIL_MS) == ""
+    assert "at most 1,000 unread" in sparkline([(1, 0), (2, 1_000), (3, 5)], 4)
+    assert "nan" not in sparkline([(1, 0), (1, 0)], 1).lower()
+
+
+def test_sparklines_have_one_scale_of_time_that_ends_now() -> None:
+    def corners(*points: tuple[int, int]) -> list[tuple[float, float]]:
+        drawn = sparkline([(UNTIL_MS + at_ms, value) for at_ms, value in points], UNTIL_MS)
+        [line] = [part.attrib["points"] for part in ET.fromstring(drawn) if "points" in part.attrib]
+        return [tuple(map(float, each.split(","))) for each in line.split()]  # type: ignore[misc]
+
+    # What was so before the period, and has not changed since; what has changed in it; what is newer than now.
+    assert corners((-SPARK_MS * 9, 7), (-SPARK_MS * 2, 0)) == [(0, 19), (90, 19)]
+    assert corners((-SPARK_MS * 9, 0), (-SPARK_MS // 2, 4)) == [(0, 19), (45, 19), (45, 1), (90, 1)]
+    assert corners((-SPARK_MS // 3, 2), (SPARK_MS, 2)) == [(60, 1), (90, 1), (90, 1), (90, 1)]
 
 
 def test_an_activation_names_the_new_reader_that_came_before_the_next_one() -> None:

@@ -13,7 +13,7 @@ from streaming.cli.dashboard.group_map import GroupMaps
 from streaming.cli.dashboard.kept import Kept
 from streaming.cli.dashboard.live_view import LiveView
 from streaming.cli.dashboard.paging import paged
-from streaming.cli.dashboard.pictures import picture, sparkline
+from streaming.cli.dashboard.pictures import SPARK_MS, picture, sparkline
 from streaming.cli.dashboard.server import Page, Part
 from streaming.cli.dashboard.timeline import Timeline, timeline
 from streaming.cli.monitor_rows import observed, state_name, unread_count
@@ -62,8 +62,10 @@ class QueuePages:
         found = [row for row in rows if search.casefold() in row["queue"].casefold() and state in ("", state_name(row))]
         found.sort(key=_SORTS[sort])
         page = paged(found, query.get("page"))
+        until_ms = self._view.contact.silent_since_ms() or wall_clock.now_ms()
         values = {
-            "rows": [self._queue_row(row) for row in page.rows],
+            "rows": [self._queue_row(row, until_ms) for row in page.rows],
+            "minutes": SPARK_MS // 60_000,
             "paged": page,
             "all": len(rows),
             "path": "/",
@@ -74,14 +76,14 @@ class QueuePages:
         summary = Part("summary", "states.html", {"states": states, "all": len(rows), "chosen": state})
         return Page("Queues", [summary, Part("queues", "queues.html", values)], "queues_form.html", form)
 
-    def _queue_row(self, row: dict[str, Any]) -> dict[str, Any]:
+    def _queue_row(self, row: dict[str, Any], until_ms: int) -> dict[str, Any]:
         seen, last = observed(row), self._view.last_activation(row["queue"])
         is_last = last is not None and last.sequence == row["activation_sequence"]
         return {
             "queue": row["queue"],
             "state": state_name(row),
             "unread": unread_count(row),
-            "spark": sparkline(self._view.unread(row["queue"])),
+            "spark": sparkline(self._view.unread(row["queue"]), until_ms),
             "waiting": row["tasks_waiting"],
             "members": None if seen is None else seen.members,
             "is_observed": seen is not None,

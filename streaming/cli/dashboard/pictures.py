@@ -8,6 +8,8 @@ from streaming.cli.dashboard.timeline import Span, Timeline
 from streaming.core.numbers import plural
 from streaming.core.times import date_and_time, iso_time, readable_time
 
+# The period of all sparklines.
+SPARK_MS = 300_000
 _SPARK_WIDTH, _SPARK_HEIGHT = 90, 20
 _WIDTH, _LABELS, _LANE, _GAP = 1_000, 150, 22, 6
 _UNREAD_LANE = 60
@@ -18,20 +20,27 @@ _DOT = 4
 _TICKS = 6
 
 
-def sparkline(points: Sequence[tuple[int, int]]) -> Markup:
-    """Returns the picture of a number over time; nothing for fewer than two points."""
-    if len(points) < 2:
+def sparkline(points: Sequence[tuple[int, int]], until_ms: int) -> Markup:
+    """Returns the picture of a number in the period that ends at an instant; nothing if the number is not known.
+
+    Args:
+        points: (time in ms, the number from then on), oldest first.
+        until_ms: The end of the period.
+    """
+    if not points:
         return Markup()
-    first, last, most = points[0][0], points[-1][0], max(value for _, value in points)
-    span, scale = max(1, last - first), max(1, most)
-    path = " ".join(
-        f"{(at - first) / span * _SPARK_WIDTH:.1f},{_SPARK_HEIGHT - 1 - value / scale * (_SPARK_HEIGHT - 2):.1f}"
-        for at, value in points
-    )
+    from_ms = until_ms - SPARK_MS
+    before = sum(at < from_ms for at, _ in points)
+    shown = [(min(max(at, from_ms), until_ms), value) for at, value in points[max(0, before - 1) :]]
+    most = max(value for _, value in shown)
+    corners, scale = [], max(1, most)
+    for (at, value), (ends, _) in zip(shown, [*shown[1:], (until_ms, 0)], strict=True):
+        y = _SPARK_HEIGHT - 1 - value / scale * (_SPARK_HEIGHT - 2)
+        corners += [f"{(x - from_ms) / SPARK_MS * _SPARK_WIDTH:.1f},{y:.1f}" for x in (at, ends)]
     return Markup(
         '<svg class="spark" viewBox="0 0 {} {}" width="{}" height="{}" role="img" aria-label="at most {} unread">'
         '<polyline points="{}"/></svg>'
-    ).format(_SPARK_WIDTH, _SPARK_HEIGHT, _SPARK_WIDTH, _SPARK_HEIGHT, f"{most:,}", path)
+    ).format(_SPARK_WIDTH, _SPARK_HEIGHT, _SPARK_WIDTH, _SPARK_HEIGHT, f"{most:,}", " ".join(corners))
 
 
 def picture(line: Timeline) -> Markup:
