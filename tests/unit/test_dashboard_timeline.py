@@ -11,7 +11,7 @@ from streaming.cli.dashboard.queue_history import QueueHistory
 from streaming.cli.dashboard.timeline import Reader, Span, Timeline, timeline
 from streaming.core.activation import events
 from streaming.core.activation.events import ReceiveResult
-from streaming.core.times import iso_time
+from streaming.core.times import iso_ms, iso_time
 
 FROM_MS = 1_760_000_000_000
 UNTIL_MS = FROM_MS + 60_000
@@ -135,6 +135,20 @@ def test_instants_far_away_are_drawn_at_the_edge(instant: str) -> None:
     far = row(0, "NOTIFIED", last_activated_time=instant, next_check_time=instant, quiet_until=instant)
     drawn = ET.fromstring(picture(of(rows=(far,))))
     assert all(0 <= float(mark.get("x", "0")) <= 1_000 for mark in drawn.iter("rect"))
+
+
+@pytest.mark.parametrize(
+    ("minutes", "every_s", "ticks"), [(1, 10, (6, 7)), (5, 60, (5, 6)), (15, 300, (3, 4)), (60, 600, (6, 7))]
+)
+def test_the_ticks_of_the_axis_are_at_round_times(minutes: int, every_s: int, ticks: tuple[int, int]) -> None:
+    for shift_ms in (0, 1, 7_777, 59_999):
+        until_ms = FROM_MS + shift_ms
+        drawn = ET.fromstring(picture(Timeline(until_ms - minutes * 60_000, until_ms)))
+        found = [
+            iso_ms(tick.attrib["data-instant"]) or 0 for tick in drawn.iter("text") if "data-instant" in tick.attrib
+        ]
+        assert len(found) in ticks
+        assert all(at_ms % (every_s * 1_000) == 0 for at_ms in found)
 
 
 def test_names_in_the_picture_are_text() -> None:

@@ -17,7 +17,10 @@ _UNREAD_LANE = 60
 _MOST_READERS = 12
 # The smallest width of a mark.
 _DOT = 4
-_TICKS = 6
+# The distances between the ticks of the axis, and the most of them.
+_TICKS_MS, _MOST_TICKS = (10_000, 60_000, 300_000, 600_000), 7
+# The names of ticks that are nearer to an edge do not have it in their middle.
+_NEAR_EDGE = 30
 
 
 def sparkline(points: Sequence[tuple[int, int]], until_ms: int) -> Markup:
@@ -160,9 +163,11 @@ class _Picture:
 
     def _axis(self) -> Markup:
         line, parts = self._line, []
-        for number in range(_TICKS + 1):
-            at_ms = line.from_ms + (line.until_ms - line.from_ms) * number // _TICKS
-            x, anchor = self._x(at_ms), ("start", "middle", "end")[(number > 0) + (number == _TICKS)]
+        length_ms = line.until_ms - line.from_ms
+        every_ms = next((each for each in _TICKS_MS if length_ms < each * _MOST_TICKS), _TICKS_MS[-1])
+        for at_ms in range(-(-line.from_ms // every_ms) * every_ms, line.until_ms + 1, every_ms):
+            x = self._x(at_ms)
+            anchor = "start" if x < _LABELS + _NEAR_EDGE else "end" if x > _WIDTH - _NEAR_EDGE else "middle"
             parts.append(
                 Markup(
                     '<line class="grid" x1="{}" x2="{}" y1="0" y2="{}"/><text class="tick" text-anchor="{}" x="{}" '
