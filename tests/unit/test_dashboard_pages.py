@@ -63,6 +63,17 @@ def test_the_last_reason_is_shown_only_if_it_is_that_of_the_last_activation() ->
     assert "message arrived on empty queue" not in text
 
 
+def test_a_queue_whose_reader_did_not_come_is_told_from_one_whose_reader_may_still_come() -> None:
+    for reason, state, is_marked in (
+        ("MESSAGE_ARRIVED_ON_EMPTY_QUEUE", "NOTIFIED", False),
+        ("TIMEOUT_EXPIRED", "NOTIFIED", True),
+        ("TIMEOUT_EXPIRED", "RECEIVES_OCCURRING", False),
+    ):
+        queue = row("orders", activation_sequence=1, state=state)
+        text = shown(RowsInMemory([queue], [notification("orders", reason=reason)]))
+        assert ("the reader before did not come" in text) == is_marked
+
+
 def test_unknown_is_not_zero() -> None:
     count = r'class="number"[^>]*>(.*?)</td>'
     uncertain = shown(RowsInMemory([row("orders", is_count_uncertain=True, unread_messages=0)]))

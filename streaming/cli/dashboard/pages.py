@@ -18,6 +18,7 @@ from streaming.cli.dashboard.server import Page, Part
 from streaming.cli.dashboard.timeline import Timeline, timeline
 from streaming.cli.monitor_rows import observed, state_name, unread_count
 from streaming.cli.monitors_view import STATES, meaning
+from streaming.core.activation.queue_monitor import Reason
 from streaming.system import wall_clock
 
 _PERIODS_S = {"1m": 60, "5m": 300, "15m": 900, "1h": 3_600}
@@ -78,7 +79,7 @@ class QueuePages:
 
     def _queue_row(self, row: dict[str, Any], until_ms: int) -> dict[str, Any]:
         seen, last = observed(row), self._view.last_activation(row["queue"])
-        is_last = last is not None and last.sequence == row["activation_sequence"]
+        reason = last.reason if last is not None and last.sequence == row["activation_sequence"] else None
         return {
             "queue": row["queue"],
             "state": state_name(row),
@@ -91,7 +92,8 @@ class QueuePages:
             "failures": row.get("task_failures", 0),
             "activations": row["activation_sequence"],
             "activated": row["last_activated_time"],
-            "reason": last.reason if is_last and last is not None else None,
+            "reason": reason,
+            "is_in_vain": row["state"] == "NOTIFIED" and reason == Reason.TIMEOUT_EXPIRED.value,
             "check": row["next_check_time"],
         }
 
