@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from streaming.cli.dashboard.pages import _answer
-from streaming.cli.dashboard.server import News
+from streaming.cli.dashboard.server import Dashboard, Entry, News, Page, Part
 from streaming.cli.present import Present
 from streaming.cli.queue_facts import QueueFacts
 from streaming.core.times import iso_time
@@ -126,6 +126,18 @@ def test_a_problem_is_told_above_what_was_known() -> None:
     text = shown(view)
     assert "Kafka cannot be reached &lt;b&gt;" in text
     assert names(text) == ["orders"]
+
+
+@pytest.mark.parametrize(("waiting", "is_told"), [(0, False), (2, True)])
+def test_the_answer_says_when_it_was_written_and_until_when_readers_that_ended_count(
+    waiting: int, is_told: bool
+) -> None:
+    queue = row("orders", tasks_waiting=waiting, update_time="2026-01-31T12:00:00.250Z")
+    answer = _answer(QueueFacts("orders", None, None, queue, present=Present()))
+    page = Page("orders", [Part("answer", "answer.html", answer)])
+    text = Dashboard([], lambda: 0, News)._rendered(Entry("/queue", lambda _: page), page)["answer"]
+    assert 'As the monitor wrote it at <time datetime="2026-01-31T12:00:00.250Z"' in text
+    assert ("until its lease ends" in text) == is_told
 
 
 @pytest.mark.parametrize("path", ["/", "/activity"])

@@ -154,5 +154,7 @@ def _answer(facts: queue_facts.QueueFacts) -> dict[str, Any]:
         "why": queue_show.explanation(facts),
         "unread": None if row is None else unread_count(row),
         "since": since,
+        "written": None if row is None else row["update_time"],
+        "is_anybody_waiting": row is not None and row["tasks_waiting"] > 0,
         "meaning": "" if row is None else meaning(state_name(row), is_now=facts.present.monitor and not since),
     }
