@@ -13,6 +13,7 @@ SPARK_MS = 300_000
 _SPARK_WIDTH, _SPARK_HEIGHT = 90, 20
 _WIDTH, _LABELS, _LANE, _GAP = 1_000, 150, 22, 6
 _UNREAD_LANE = 60
+_HALF_DIAMOND = 6
 # Readers that are drawn, the latest ones.
 _MOST_READERS = 12
 # The smallest width of a mark.
@@ -146,7 +147,8 @@ class _Picture:
     def _activations(self) -> Iterator[Markup]:
         middle = self._y + _LANE / 2
         for at_ms, activation in self._line.activations:
-            x, reason = self._x(at_ms), activation.reason or activation.event_type
+            x = min(max(self._x(at_ms), _LABELS + _HALF_DIAMOND), _WIDTH - _HALF_DIAMOND)
+            reason = activation.reason or activation.event_type
             yield Markup('<path class="activation {}" d="M{} {}l6 7l-6 7l-6 -7z"><title>{}</title></path>').format(
                 reason, x, middle - 7, f"#{activation.sequence}: {reason}, {activation.unread_messages:,} unread"
             )
@@ -179,4 +181,4 @@ class _Picture:
 
 def short(name: str) -> str:
     """Returns the name of a reader as the picture shows it."""
-    return escape(name if len(name) <= 20 else f"{name[:9]}…{name[-9:]}")
+    return escape(name if len(name) <= 16 else f"{name[:7]}…{name[-7:]}")
