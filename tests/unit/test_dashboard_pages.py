@@ -8,6 +8,7 @@ import pytest
 
 from streaming.cli.dashboard.pages import _answer
 from streaming.cli.dashboard.server import Dashboard, Entry, News, Page, Part
+from streaming.cli.dashboard.timeline import Reader, Span, Timeline
 from streaming.cli.present import Present
 from streaming.cli.queue_facts import QueueFacts
 from streaming.core.times import iso_time
@@ -138,6 +139,20 @@ def test_the_answer_says_when_it_was_written_and_until_when_readers_that_ended_c
     text = Dashboard([], lambda: 0, News)._rendered(Entry("/queue", lambda _: page), page)["answer"]
     assert 'As the monitor wrote it at <time datetime="2026-01-31T12:00:00.250Z"' in text
     assert ("until its lease ends" in text) == is_told
+
+
+def test_the_readers_of_a_queue_are_listed_latest_first_with_what_they_reported() -> None:
+    at_ms = 1_760_000_000_000
+    ended = Reader("ended", Span(at_ms, at_ms + 2_000, "lives"), [], at_ms + 2_000, 1_234)
+    lives = Reader(HOSTILE, Span(at_ms + 1_000, None, "lives"), [], at_ms + 3_000, 5)
+    line = Timeline(at_ms, at_ms + 60_000, readers=[ended, lives])
+    values = {"line": line, "picture": "", "periods": ["1m"], "period": "1m", "name": "orders", "most_readers": 9}
+    page = Page("orders", [Part("timeline", "timeline.html", values)])
+    text = Dashboard([], lambda: 0, News)._rendered(Entry("/queue", lambda _: page), page)["timeline"]
+    rows = [re.sub(r"\s*<[^>]*>\s*", " ", each).split() for each in re.findall("<tr><th scope=.row.*</tr>", text)]
+    assert "<script>" not in text
+    assert [(each[-1], "1,234" in each) for each in rows] == [("reported", False), ("reported", True)]
+    assert text.index("none reported") < text.index("1,234")
 
 
 @pytest.mark.parametrize("path", ["/", "/activity"])

@@ -75,6 +75,7 @@ def test_a_reader_waits_until_its_result_and_works_until_its_transaction_ends() 
         ("waits", 8_000, 9_000),
     ]
     assert [(at - FROM_MS, count) for at, count in line.receives] == [(3_000, 2), (4_000, 3), (6_000, 1)]
+    assert (reader.received, reader.last_ms) == (6, FROM_MS + 9_000)
 
 
 def test_what_lasts_has_no_end_and_what_began_before_the_period_is_not_invented() -> None:

@@ -24,6 +24,7 @@ from streaming.system import wall_clock
 _PERIODS_S = {"1m": 60, "5m": 300, "15m": 900, "1h": 3_600}
 _DEFAULT_PERIOD = "5m"
 _SHOWN_ACTIVATIONS = 200
+_SHOWN_READERS = 50
 _SORTS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "queue": lambda row: row["queue"],
     "state": lambda row: (state_name(row), row["queue"]),
@@ -110,7 +111,13 @@ class QueuePages:
         facts = answer.found
         if not facts.is_known:
             return Page(name, [Part("answer", "error.html", {"error": f"There is no queue {name!r}."})], status=404)
-        shown = {"line": line.found, "periods": list(_PERIODS_S), "period": period, "name": name}
+        shown = {
+            "line": line.found,
+            "periods": list(_PERIODS_S),
+            "period": period,
+            "name": name,
+            "most_readers": _SHOWN_READERS,
+        }
         parts = [
             Part("answer", "answer.html", _answer(facts)),
             Part("warnings", "warnings.html", {"warnings": answer.warnings}),

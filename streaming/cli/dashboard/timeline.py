@@ -36,11 +36,15 @@ class Reader:
         name: Its session id.
         life: From its first report in the period to its end.
         spans: When it waited in RECEIVE, and when it had an open transaction with messages.
+        last_ms: The time of its last report.
+        received: The number of messages that it has received in the period.
     """
 
     name: str
     life: Span
     spans: list[Span] = field(default_factory=list)
+    last_ms: int = 0
+    received: int = 0
 
 
 @dataclass
@@ -138,6 +142,7 @@ class _Life:
 
     def take(self, at_ms: int, event: Event) -> None:
         """Takes its next report."""
+        self.reader.last_ms = at_ms
         if isinstance(event, Receive):
             self._receive(at_ms, event)
         elif isinstance(event, events.Commit | events.Rollback):
@@ -150,6 +155,7 @@ class _Life:
                     span.until_ms = at_ms
 
     def _receive(self, at_ms: int, event: Receive) -> None:
+        self.reader.received += event.messages
         if event.result is ReceiveResult.WAITING:
             if self._waits is None:
                 self._waits = self._begin(at_ms, Doing.WAITS)
