@@ -30,6 +30,7 @@ def main(topic: str, group: str) -> None:
             "group.id": group,
             "auto.offset.reset": "earliest",
             "enable.auto.offset.store": False,
+            "reconnect.backoff.ms": 2_000,  # the client writes a line for each failed connection
         }
     )
     consumer.subscribe([topic])

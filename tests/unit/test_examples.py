@@ -1,15 +1,19 @@
 """The programs of the examples end at Ctrl-C or SIGTERM without a traceback, and close their clients before."""
 
 import ast
+import importlib.util
 import itertools
 import os
 import runpy
 import signal
+import socket
 import sys
 import time
 from contextlib import nullcontext
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any, ClassVar
+from unittest.mock import Mock
 
 import confluent_kafka
 import kafka
@@ -181,6 +185,43 @@ def test_a_plain_consumer_exits_when_it_has_found_nothing_for_some_time(
     runpy.run_path(str(OBSERVE / "consumer.py"), run_name="__main__")
     assert capsys.readouterr() == ("an order\n", "")
     assert plain.calls == ["subscribe ['orders']", "done", "close"]
+
+
+def plain_producer(monkeypatch: pytest.MonkeyPatch, servers: str) -> ModuleType:
+    """Returns the plain producer as a module, with less patience."""
+    monkeypatch.setenv("QUEUE_ACTIVATION_BOOTSTRAP_SERVERS", servers)
+    spec = importlib.util.spec_from_file_location("plain_producer", OBSERVE / "producer.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(module, "TIMEOUT_S", 0.3)
+    return module
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_a_plain_producer_says_in_words_which_kafka_does_not_answer_and_ends(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], is_open: bool
+) -> None:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        if is_open:
+            server.listen()
+        servers = f"127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(SystemExit) as ended:
+            plain_producer(monkeypatch, servers).main("orders", "hello")
+    assert str(ended.value.code).startswith(f"error: Kafka at {servers} does not answer. Start it, or set ")
+    assert capfd.readouterr() == ("", ""), "the client writes no lines of its own"
+
+
+def test_a_plain_producer_ends_if_kafka_has_gone_after_the_first_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    producer = plain_producer(monkeypatch, "127.0.0.1:1")
+    exists = confluent_kafka.KafkaException(confluent_kafka.KafkaError(36))
+    topics = {"orders": SimpleNamespace(result=Mock(side_effect=exists))}
+    monkeypatch.setattr(producer, "AdminClient", lambda _: SimpleNamespace(create_topics=lambda *_, **__: topics))
+    with pytest.raises(SystemExit) as ended:
+        producer.main("orders", "hello")
+    assert str(ended.value.code).startswith("error: Kafka at 127.0.0.1:1 does not answer. ")
 
 
 @pytest.mark.parametrize("path", sorted(OBSERVE.glob("*.py")), ids=lambda path: path.name)
