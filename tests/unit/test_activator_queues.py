@@ -262,6 +262,9 @@ def test_that_nobody_has_joined_is_in_the_row_that_an_activator_leaves_behind(st
     assert row is not None
     assert row.nobody_joined
     assert published(SEEN_MS + 1) is None
+    lines_of_exits(found, ViewRow(1, "NOTIFIED", 5), [0])
+    row = found.rows.of("orders", found.records["orders"], {}, NOW_MS)
+    assert (row.exits_without_receive, row.nobody_joined) == (2, True), "a further exit leaves it certain"
 
 
 def test_consumers_of_which_the_observer_has_seen_a_commit_are_not_asked_about(store: Store, tmp_path: Path) -> None:

@@ -55,6 +55,7 @@ class QueueActivator:
         partitions: The partitions of the queue's topic, if there are fewer than the entry allows programs.
         exits_without_receive: The number of programs that have done their work, as their exit codes say, since the
             monitor last knew of a RECEIVE. The view shows a RECEIVE a moment late, so 1 means nothing.
+        nobody_joined: It is certain that nobody has joined the group of the entry's programs that have exited.
         silent_ms: Since when the view has shown unread messages and a monitor that waits for a RECEIVE; FOREVER_MS if
             it does not.
         unanswered_ms: The same once programs have run for so long that they should have received; FOREVER_MS before.
@@ -72,6 +73,7 @@ class QueueActivator:
     ended: Ended | None = None
     partitions: int | None = None
     exits_without_receive: int = 0
+    nobody_joined: bool = False
     silent_ms: int = FOREVER_MS
     unanswered_ms: int = FOREVER_MS
     last_run_ms: int = FOREVER_MS
@@ -160,8 +162,7 @@ class QueueActivator:
             now_ms: The time.
             is_noticed_later: Whether it had ended before, while no activator ran.
         """
-        program = self.running.pop(session_id)
-        policy = policy or _NO_ENTRY
+        program, policy = self.running.pop(session_id), policy or _NO_ENTRY
         if self.held is not None:
             self.held.settled_ms = max(self.held.settled_ms, now_ms + SETTLE_MS)
         self.min_from_ms = program.started_ms + policy.startup_grace_ms
@@ -233,9 +234,13 @@ class QueueActivator:
 
     def _look_for_receive(self, row: ViewRow | None, policy: Policy, now_ms: int) -> None:
         """Notes whether somebody has received since the last activation, and since when nobody has."""
+        if (row is None or row.is_unknown) and self.nobody_joined:
+            self.silent_ms = self.unanswered_ms = FOREVER_MS  # what was certain stays so
+            return
         if row is None or not row.is_silent or row.has_committed or row.is_unknown:
             self._has_received()
             return
+        self.nobody_joined |= running_programs.has_nobody_joined(self.exits_without_receive, self.ended, policy, now_ms)
         is_unread = row.unread > 0 and not (policy.is_of_group and row.members > 0)
         self.silent_ms = min(self.silent_ms, now_ms) if is_unread else FOREVER_MS
         self.unanswered_ms = self.silent_ms if now_ms >= self._answer_due_ms(policy) else FOREVER_MS
@@ -250,7 +255,8 @@ class QueueActivator:
         return max(self.silent_ms, oldest_ms) + policy.startup_grace_ms
 
     def _has_received(self) -> None:
-        self.exits_without_receive, self.silent_ms, self.unanswered_ms = 0, FOREVER_MS, FOREVER_MS
+        self.exits_without_receive, self.nobody_joined = 0, False
+        self.silent_ms = self.unanswered_ms = FOREVER_MS
 
     def _decide_without_notification(
         self, policy: Policy, row: ViewRow | None, now_ms: int, fresh_id: str
@@ -300,6 +306,7 @@ class QueueActivator:
             # A change of the entry may have fixed the problem.
             self.entry = policy.entry
             self._forget_crashes()
+            self._has_received()
             self.fatal_exit_code, self.backoff_until_ms = None, NEVER_MS
         # A clock that was set back must not lengthen a pause.
         self.backoff_until_ms = min(self.backoff_until_ms, now_ms + policy.max_backoff_ms)

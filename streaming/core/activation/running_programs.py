@@ -7,13 +7,15 @@ group that nobody is a member of.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from streaming.core.activation.held_notifications import ViewRow
+from streaming.core.activation.held_notifications import SEEN_MS, ViewRow
 from streaming.core.activation.start_policy import Policy
 from streaming.core.times import FOREVER_MS
 
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"))
 # Most programs have called RECEIVE, and most messages are done, in less.
 LONG_MS = 120_000
+# So many programs in a row that exit without a RECEIVE are no coincidence.
+MANY_EXITS = 3
 # How exactly it is known when consumers last ran: to a tenth of the longest rest. Each change is written to the disk.
 _PARTS_OF_REST = 10
 
@@ -52,6 +54,20 @@ class Ended:
     at_ms: int
     how: str
     is_noticed_later: bool = False
+
+
+def has_nobody_joined(exits_without_receive: int, ended: Ended | None, policy: Policy, now_ms: int) -> bool:
+    """Returns whether it is certain that nobody has joined the group of programs that have exited.
+
+    Args:
+        exits_without_receive: The number of programs that have done their work, as they say, without a RECEIVE.
+        ended: The end of the program that ended last.
+        policy: The entry.
+        now_ms: The time.
+    """
+    if not policy.is_of_group or not exits_without_receive or ended is None:
+        return False
+    return exits_without_receive >= MANY_EXITS or now_ms >= ended.at_ms + SEEN_MS
 
 
 def ending(exit_code: int | None) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 
 from streaming.core.activation.program_starts import QueueActivator
+from streaming.core.activation.running_programs import MANY_EXITS
 from streaming.core.activation.start_decisions import Action, Decision
 from streaming.core.activation.start_policy import Policy
 from streaming.core.times import FOREVER_MS, iso_time
@@ -149,7 +150,7 @@ class Queues:
         row = self.rows.of(queue, self.records[queue], {}, step.now_ms)
         has_failed = state.crashes > crashes or state.fatal_exit_code is not None
         self._apply(queue, decisions, step, pid, "".join(f"; {line}" for line in words.log(row) if has_failed))
-        if row.group is None and useless < words.MANY_EXITS <= state.exits_without_receive and self._is_silent(queue):
+        if row.group is None and useless < MANY_EXITS <= state.exits_without_receive and self._is_silent(queue):
             step.note(queue, "nothing received", words.without_receive(row))
 
     def forget(self, store: Store, step: Step) -> None:
@@ -224,6 +225,7 @@ class Queues:
         return entry.policy(self.rows.about.salt, self.partitions.of(queue), refusal or "", rest_ms)
 
 
-def _without_decisions(state: QueueActivator) -> tuple[str, int | None, int, int, int]:
+def _without_decisions(state: QueueActivator) -> tuple[str, int | None, int, bool, int, int]:
     """Returns what a look at a queue changes in its record even if nothing is decided."""
-    return state.entry, state.partitions, state.exits_without_receive, state.unanswered_ms, state.last_run_ms
+    count, is_vain = state.exits_without_receive, state.nobody_joined
+    return state.entry, state.partitions, count, is_vain, state.unanswered_ms, state.last_run_ms

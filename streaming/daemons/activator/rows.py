@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from streaming.core.times import FOREVER_MS, iso_time
-from streaming.daemons.activator import words
 from streaming.daemons.activator.config import ProgramEntry, refusal_of
 from streaming.daemons.activator.programs import log_file_of
 from streaming.daemons.activator.step import Step
@@ -84,7 +83,7 @@ class Rows:
             row.unanswered_since = iso_time(state.unanswered_ms)
         if state.ended is not None:
             row.last_exit = ExitRow(iso_time(state.ended.at_ms), state.ended.how, state.ended.is_noticed_later)
-        row.nobody_joined = row.group is not None and words.have_exited_in_vain(row, iso_time(now_ms))
+        row.nobody_joined = state.nobody_joined
         if record.action:
             row.last = DecisionRow(iso_time(record.at_ms), record.action, record.why)
         if entry:

@@ -4,15 +4,13 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from streaming.core.activation.held_notifications import SEEN_MS
-from streaming.core.activation.running_programs import LONG_MS, crash_in_a_row, fatal
+from streaming.core.activation.running_programs import LONG_MS, MANY_EXITS, crash_in_a_row, fatal
 from streaming.core.numbers import plural
 from streaming.core.times import iso_time
 from streaming.system import hints
 from streaming.system.ages import instant_utc
 from streaming.wire.activator_rows import ActivatorRow, ProgramRow
 
-# So many programs in a row that exit without a RECEIVE are no coincidence.
-MANY_EXITS = 3
 # What to do about a queue without an entry.
 ADD_ENTRY = "add [[programs]] with its `queue`, or its `group`, and a `command`"
 _MAX_NAMES = 10

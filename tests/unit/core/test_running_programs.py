@@ -246,6 +246,50 @@ class TestNobodyJoins:
         queue.decide()
         assert queue.state.exits_without_receive == 0, "the group may be rebalancing, or the observer is away"
 
+    def certain(self) -> Queue:
+        """Returns a queue of which it is certain that nobody has joined its group."""
+        queue = Queue(self.POLICY)
+        queue.activate(1)
+        queue.exit("id-1")
+        queue.after(SEEN_MS - 1)
+        before = queue.state.nobody_joined
+        queue.after(1)
+        assert (before, queue.state.nobody_joined) == (False, True)
+        return queue
+
+    def test_what_was_certain_stays_while_a_further_program_exits_and_after_a_restart(self) -> None:
+        queue = self.certain()
+        queue.activate(2, "TIMEOUT_EXPIRED")
+        queue.exit("id-2")
+        queue = restarted(queue)
+        for row in (None, ViewRow(2, "NOTIFIED", 5, is_unknown=True), ViewRow(2, "NOTIFIED", 5)):
+            queue.row = row
+            queue.decide()
+            assert (queue.state.nobody_joined, queue.state.exits_without_receive) == (True, 2)
+
+    @pytest.mark.parametrize(
+        "row", [ViewRow(1, "RECEIVES_OCCURRING", 5), ViewRow(1, "NOTIFIED", 5, has_committed=True)]
+    )
+    def test_what_was_certain_is_over_once_a_program_has_joined(self, row: ViewRow) -> None:
+        queue = self.certain()
+        queue.row = row
+        queue.decide()
+        assert (queue.state.nobody_joined, queue.state.exits_without_receive) == (False, 0)
+
+    def test_a_changed_entry_is_given_the_benefit_of_the_doubt(self) -> None:
+        queue = self.certain()
+        queue.policy = replace(self.POLICY, entry="another")
+        queue.decide()
+        assert (queue.state.nobody_joined, queue.state.exits_without_receive) == (False, 0)
+
+    def test_three_exits_are_certain_at_once_and_of_readers_that_report_it_is_not_asked(self) -> None:
+        for policy in (self.POLICY, POLICY):
+            queue = Queue(policy)
+            for sequence in range(1, 4):
+                queue.activate(sequence, "TIMEOUT_EXPIRED")
+                queue.exit(f"id-{sequence}")
+            assert queue.state.nobody_joined is policy.is_of_group
+
 
 def test_a_program_whose_group_has_committed_something_did_not_exit_without_a_receive() -> None:
     queue = Queue()
