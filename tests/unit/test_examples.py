@@ -81,6 +81,22 @@ def test_an_example_ends_at_ctrl_c_without_a_traceback(
     assert ended is None or ended.value.code == CTRL_C
 
 
+@pytest.mark.parametrize("name", ["README.md", "docs/guide/services.md"])
+def test_the_program_of_services_that_a_document_shows_ends_at_ctrl_c_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(producers, "ServiceClient", Client)
+    monkeypatch.setattr(Client, "closed", [])
+    [program] = [
+        block.split("```")[0]
+        for block in (ROOT / name).read_text().split("```python\n")[1:]
+        if "raise SystemExit" in block.split("```")[0]
+    ]
+    with pytest.raises(SystemExit) as ended:
+        exec(program, {})  # noqa: S102 - as a reader would run it
+    assert (ended.value.code, set(Client.closed)) == (CTRL_C, {"KeyboardInterrupt"})
+
+
 @pytest.mark.parametrize("name", sorted(path.name for path in FOLDER.glob("*.py")))
 def test_an_example_says_what_to_do_without_a_traceback(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Any, name: str
