@@ -215,12 +215,14 @@ def no_queue(cluster: Cluster, topics: Topics, queue: str) -> UserError:
             f"There is no queue {queue!r}, but a consumer group of this name, which no observer has reported. Readers "
             "are started for it once an entry of the activator's file names it, with `group`."
         )
+    create = f"`{hints.command('queue', 'create', queue)}` creates this one, with a topic"
+    if (problem := topic_name_problem(queue, topics)) is not None:
+        create = f"no queue's topic can have this name: {problem}"
     return UserError(
         f"There is no queue {queue!r}: no command has created it, and the monitor knows of no message for it."
         f"{did_you_mean(queue, _known(cluster, topics))} "
-        f"`{hints.command('queues')}` lists the queues; `{hints.command('queue', 'create', queue)}` creates this one, "
-        "with a topic. A consumer group needs no topic of its name, but an entry with `group` in the activator's file, "
-        "and `topics` there until it has committed something."
+        f"`{hints.command('queues')}` lists the queues; {create}. A consumer group needs no topic of its "
+        "name, but an entry with `group` in the activator's file, and `topics` there until it has committed something."
     )
 
 

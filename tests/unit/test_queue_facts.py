@@ -12,7 +12,7 @@ from streaming.cli import activators, group_facts, queue_facts
 from streaming.cli.group_facts import GroupFacts
 from streaming.kafka.clients import Cluster
 from streaming.wire.notifications import Activation
-from streaming.wire.topics import Topics
+from streaming.wire.topics import Topics, topic_name_problem
 from tests.support.bad_output import valid_fields
 
 CLUSTER, TOPICS = Cluster("localhost:1"), Topics()
@@ -103,3 +103,12 @@ def test_nobody_is_told_to_create_a_queue_for_a_consumer_group(monkeypatch: pyte
     error = str(queue_facts.no_queue(CLUSTER, TOPICS, "readers"))
     assert ("queue create" in error) != is_there
     assert "with `group`" in error or "an entry with `group`" in error
+
+
+@pytest.mark.parametrize("name", ["käufe", "my queue", "q" * 250])
+def test_nobody_is_told_to_create_a_queue_whose_name_is_refused(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr(group_facts, "find", lambda *_: GroupFacts(name))
+    monkeypatch.setattr(queue_facts, "TopicFollower", Topic)
+    error = str(queue_facts.no_queue(CLUSTER, TOPICS, name))
+    assert "queue create" not in error
+    assert f"no queue's topic can have this name: {topic_name_problem(name, TOPICS)}." in error
