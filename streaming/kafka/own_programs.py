@@ -56,7 +56,15 @@ def members(kafka: Cluster, topics: Topics, program: str) -> list[GroupMember]:
     return found
 
 
-def absence(kafka: Cluster, topics: Topics, program: str, which: str = "", file: str | None = None) -> str | None:
+def absence(  # noqa: PLR0913  (the program, and what is known of its surroundings)
+    kafka: Cluster,
+    topics: Topics,
+    program: str,
+    which: str = "",
+    file: str | None = None,
+    *,
+    has_services: bool = False,
+) -> str | None:
     """Returns the sentence about a program that does not run, and what to do; None if it runs.
 
     Args:
@@ -65,6 +73,7 @@ def absence(kafka: Cluster, topics: Topics, program: str, which: str = "", file:
         program: The program.
         which: What the consequence is about, if not everything.
         file: The activator's file, if it is known.
+        has_services: Whether services are defined, so that all that they need is to be started too.
 
     Raises as `is_running` does.
     """
@@ -72,7 +81,7 @@ def absence(kafka: Cluster, topics: Topics, program: str, which: str = "", file:
         return None
     group_id, consequence = PROGRAMS[program]
     sentence = f"no {program} is in the consumer group {topics.prefix}{group_id}, so {consequence}{which}"
-    return with_advice(sentence, how_to_start(kafka, topics, program, file))
+    return with_advice(sentence, how_to_start(kafka, topics, program, file, has_services=has_services))
 
 
 def with_advice(sentence: str, advice: str) -> str:
@@ -80,7 +89,9 @@ def with_advice(sentence: str, advice: str) -> str:
     return f"{sentence}. {advice}" if advice else sentence
 
 
-def how_to_start(kafka: Cluster, topics: Topics, program: str, file: str | None = None) -> str:
+def how_to_start(
+    kafka: Cluster, topics: Topics, program: str, file: str | None = None, *, has_services: bool = False
+) -> str:
     """Returns what to do to start a program that does not run, with all that belongs to it or alone.
 
     `run` needs the places of all its programs, so it is named only if none of them runs. A program that was started
@@ -91,6 +102,7 @@ def how_to_start(kafka: Cluster, topics: Topics, program: str, file: str | None 
         topics: The topics.
         program: The program.
         file: Its file, if it is known.
+        has_services: Whether services are defined, so that all that they need is to be started too.
 
     Returns:
         A sentence without its period; empty if the command that runs has given this advice before.
@@ -104,9 +116,8 @@ def how_to_start(kafka: Cluster, topics: Topics, program: str, file: str | None 
     if run is not None and file in (None, run.file):  # otherwise it was for another file
         file = run.shown_file()
         if not is_alone:
-            words = run.words(needs_file=program not in _OF_SERVICES, needs_services=program not in _OF_FILE)
-            again = run.line(words)
-            return _once(again, f"Start {'all again' if program in run.programs else 'all that is needed'}: `{again}`")
+            is_of_services = has_services or program not in _OF_FILE
+            return _again(run, needs_file=program not in _OF_SERVICES, needs_services=is_of_services)
     alone = command(program, file if file and program in _OF_FILE else "FILE")
     if is_alone:
         return _once(alone, f"Start one: `{alone}`")
@@ -115,6 +126,16 @@ def how_to_start(kafka: Cluster, topics: Topics, program: str, file: str | None 
     what += " (without FILE: that services need)" if program == "monitor" else ""
     together = hints.command("run", *files)
     return _once(together, f"Start {what}: `{together}`, or {a_program(program)} alone: `{alone}`")
+
+
+def _again(run: runs.Run, *, needs_file: bool, needs_services: bool) -> str:
+    """Returns the sentence that names the command which starts a `run` again, with what it has to run besides."""
+    again = run.line(run.words(needs_file=needs_file, needs_services=needs_services))
+    is_same = again == run.line(run.words(needs_file=False, needs_services=False))
+    said = _once(again, f"Start {'all again' if is_same else 'all that is needed'}: `{again}`")
+    # Who starts what services need too needs no command without them.
+    hints.is_new(run.line(run.words(needs_file=needs_file, needs_services=False)))
+    return said
 
 
 def _together_with(program: str) -> list[str]:

@@ -266,6 +266,19 @@ class TestKilled:
             said = own_programs.how_to_start(KAFKA, TOPICS, program)
             assert said == f"Start all again: `queue-activation run {file} --services`"
 
+    @pytest.mark.usefixtures("members", "command")
+    def test_with_services_one_command_is_named_that_starts_what_they_need_too(
+        self, file: Path, dead: Identity
+    ) -> None:
+        leave(note(file, dead, state=State.READY))
+        said = [
+            own_programs.absence(KAFKA, TOPICS, program, has_services=program != "observer")
+            for program in ("monitor", "router", "transport", "observer")
+        ]
+        needed = f"Start all that is needed: `queue-activation run {file} --services`"
+        assert [each is not None and "queue-activation run" in each for each in said] == [True, False, False, False]
+        assert str(said[0]).endswith(needed)
+
     def test_a_monitor_that_was_started_alone_since_runs(
         self, file: Path, dead: Identity, members: dict[str, list[GroupMember]]
     ) -> None:

@@ -75,12 +75,13 @@ class RunningInstance:
             UserError: Kafka cannot be reached, or a topic is missing.
         """
         # Without services, neither router nor transport is needed.
-        programs = ["monitor", "router", "transport"] if any(definitions.services()) else ["monitor"]
+        has_services = any(definitions.services())
+        programs = ["monitor", "router", "transport"] if has_services else ["monitor"]
         asked = [*programs, "observer", "activator"]
         begin = {each: begins for each in asked if (begins := starting(self.kafka, self.topics, each))}
         if begin:
             self._warn(f"not looked at: {', '.join(begin)}. {next(iter(begin.values()))}")
-        return self._looked_at(partial(self._program, each) for each in programs if each not in begin)
+        return self._looked_at(partial(self._program, each, has_services) for each in programs if each not in begin)
 
     def work(self, *, has_services: bool = True) -> Iterator[Fault]:
         """Yields the faults of the work: queues that nobody reads, messages that wait, and dead letters.
@@ -98,8 +99,8 @@ class RunningInstance:
             except (AccessDeniedError, TooOldError) as error:
                 self._warn(f"not looked at: {error}")
 
-    def _program(self, program: str) -> Iterator[Fault]:
-        problem = absence(self.kafka, self.topics, program)
+    def _program(self, program: str, has_services: bool) -> Iterator[Fault]:
+        problem = absence(self.kafka, self.topics, program, has_services=has_services)
         if problem is not None:
             yield Fault("program down", program, problem)
         else:
