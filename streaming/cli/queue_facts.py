@@ -55,6 +55,7 @@ class QueueFacts:
         no_activator: If none has said anything: why, as far as it is known.
         off_by: What has set the queue OFF, as a sentence; empty: it is ON, or that is not known.
         is_nobody: None has said anything, and none runs.
+        missing_topics: If no topic of the consumer group exists: the sentences about those that its entry names.
         group: The consumer group that it stands for; None: it is a queue whose readers report.
         present: Who is there of those that it needs.
     """
@@ -70,6 +71,7 @@ class QueueFacts:
     no_activator: str = ""
     is_nobody: bool = False
     off_by: str = ""
+    missing_topics: list[str] = field(default_factory=list)
     group: GroupFacts | None = None
     present: Present = NOBODY_MISSING
 
@@ -111,7 +113,7 @@ class QueueFacts:
             is_silent = self.row is None or self.row.get("observer_silent_since") is not None
             return monitor_rows.nobody_watches(self.name) if is_silent else ""
         if self.group.members or self.group.topics or self.group.problem:
-            return ""
+            return " ".join(f"{each[0].upper()}{each[1:]}." for each in self.missing_topics)
         return (
             "It has neither members nor committed offsets, so nobody knows which topics it reads: name them in its "
             "entry of the activator's file, with `topics`."
@@ -134,6 +136,7 @@ def find(cluster: Cluster, topics: Topics, queue: str) -> QueueFacts:
     facts = QueueFacts(queue, partitions.result(), definition, row.result(), tasks.result(), sessions.result())
     facts.activators = told.result().get(queue, [])
     facts.group = _group(cluster, facts)
+    facts.missing_topics = _missing_topics(cluster, topics, facts)
     if not facts.is_known:
         return facts
     if definition is not None and facts.row is not None:
@@ -201,6 +204,20 @@ def _group(cluster: Cluster, facts: QueueFacts) -> GroupFacts | None:
         return found
     nobody = "unknown: no activator says which consumer group the queue stands for, and there is none of its name"
     return GroupFacts(facts.name, problem=nobody)
+
+
+def _missing_topics(cluster: Cluster, topics: Topics, facts: QueueFacts) -> list[str]:
+    """Returns the sentences about the topics of a group's entry, as `queues` has them, if this user sees none of them.
+
+    A group with members or another topic goes on with that.
+    """
+    group = facts.group
+    if group is None or group.members or any(count is not None for count in group.topics.values()):
+        return []
+    with suppress(UserError):  # this user may not look
+        told = {facts.name: facts.activators}
+        return [each.problem for each in group_entries.missing_topics(cluster, topics, told)]
+    return []
 
 
 def is_known(cluster: Cluster, topics: Topics, queue: str) -> bool:

@@ -8,9 +8,12 @@ from typing import Any, ClassVar
 import pytest
 from confluent_kafka import Message
 
-from streaming.cli import activators, group_facts, queue_facts
+from streaming.cli import activators, group_entries, group_facts, queue_facts
+from streaming.cli.activators import Told
 from streaming.cli.group_facts import GroupFacts
+from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
+from streaming.wire.activator_rows import ActivatorRow
 from streaming.wire.notifications import Activation
 from streaming.wire.topics import Topics, topic_name_problem
 from tests.support.bad_output import valid_fields
@@ -93,6 +96,31 @@ def test_the_parts_that_change_are_read_at_the_same_time(monkeypatch: pytest.Mon
     facts = queue_facts.find(CLUSTER, TOPICS, "orders")
     assert facts.partitions == 3
     assert not facts.is_known
+
+
+@pytest.mark.parametrize(
+    ("group", "is_told"),
+    [
+        (GroupFacts("readers", None, 0, {"leters": None}), True),
+        (GroupFacts("readers", "Stable", 1, {"leters": None}), False),
+        (GroupFacts("readers", None, 0, {"leters": None, "parcels": 1}), False),
+    ],
+)
+def test_of_a_group_whose_topic_does_not_exist_it_is_said_as_in_queues(
+    monkeypatch: pytest.MonkeyPatch, group: GroupFacts, is_told: bool
+) -> None:
+    row = {"queue": "readers", "members": 0, "one_more": False, "activation_sequence": 0}
+    entry = ActivatorRow("readers", "a", "g", "h", "/etc/a.toml", entry="readers", group="readers", topics=["leters"])
+    told = {"readers": [Told(entry, True, 0)]}
+    parts: dict[str, Any] = {"row_of": row, "_tasks": [], "_sessions": {}, "partitions_of": None, "definition_of": None}
+    for name, found in parts.items():
+        monkeypatch.setattr(queue_facts, name, lambda *_, found=found: found)
+    monkeypatch.setattr(activators, "read", lambda *_: told)
+    monkeypatch.setattr(group_facts, "find", lambda *_: group)
+    monkeypatch.setattr(Admin, "find_topics", lambda *_: {})
+    [line] = group_entries.problems(CLUSTER, TOPICS, [], told)
+    sentence = line.removeprefix("queue readers: t")
+    assert queue_facts.find(CLUSTER, TOPICS, "readers").blind == (f"T{sentence}." if is_told else "")
 
 
 @pytest.mark.parametrize("is_there", [True, False])

@@ -203,6 +203,16 @@ def test_a_group_that_only_the_activators_file_knows_is_explained() -> None:
     assert needs_topics not in lines_of(facts)["state"]
 
 
+def test_a_group_whose_topic_does_not_exist_gets_no_promise() -> None:
+    group, missing = GroupFacts("readers", topics={"leters": None}), ["topic leters does not exist. Create it"]
+    facts = QueueFacts("orders", None, None, OFF | IDLE, group=group, present=Present(observer=True))
+    assert "The next message" in lines_of(facts)["state"]
+    facts.missing_topics = missing
+    state = lines_of(facts)["state"]
+    assert "Topic leters does not exist. Create it." in state
+    assert "The next message" not in state
+
+
 def test_a_group_that_no_entry_names_any_more_gets_no_promise() -> None:
     no_entry = "No entry of the activator's file names this group, so nobody watches it, and no reader is requested."
     for row in (IDLE, SILENT):
