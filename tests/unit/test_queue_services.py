@@ -5,6 +5,7 @@ import pytest
 from streaming.cli import send
 from streaming.cli.routing import queue_services
 from streaming.core.routing.databases import Service
+from streaming.errors import UserError
 from streaming.kafka.access import RightMissingError
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
@@ -18,7 +19,7 @@ KAFKA, TOPICS = Cluster("localhost:1"), Topics()
 def test_the_services_of_a_queue_are_found(
     monkeypatch: pytest.MonkeyPatch, has_topic: bool, found: list[tuple[str, str]]
 ) -> None:
-    monkeypatch.setattr(Admin, "visible_partitions", lambda *_: {TOPICS.service_commands: 1 if has_topic else None})
+    monkeypatch.setattr(Admin, "topic_ids", lambda *_: {TOPICS.service_commands: "id"} if has_topic else {})
     definitions = scene(service(A, "Supply"), service(A), service(B))
     monkeypatch.setattr(queue_services, "read_definitions", lambda *_: definitions)
     leading = queue_services.leading_to(KAFKA, TOPICS, f"queue-of-{A}")
@@ -29,9 +30,17 @@ def test_who_may_not_read_definitions_is_told_of_no_service(monkeypatch: pytest.
     def refuse(*_: object) -> None:
         raise RightMissingError("no right")
 
-    monkeypatch.setattr(Admin, "visible_partitions", lambda *_: {TOPICS.service_commands: 1})
+    monkeypatch.setattr(Admin, "topic_ids", lambda *_: {TOPICS.service_commands: "id"})
     monkeypatch.setattr(queue_services, "read_definitions", refuse)
     assert queue_services.leading_to(KAFKA, TOPICS, "stock") == []
+    monkeypatch.setattr(Admin, "topic_ids", refuse)
+    assert queue_services.leading_to(KAFKA, TOPICS, "stock") == []
+
+
+def test_a_kafka_that_does_not_answer_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_services, "ADMIN_TIMEOUT_S", 0.1)
+    with pytest.raises(UserError, match=r"^Kafka cannot be reached at localhost:1 "):
+        send._warn_of_services(KAFKA, TOPICS, "stock")
 
 
 def test_a_plain_message_to_the_queue_of_a_service_is_warned_of(

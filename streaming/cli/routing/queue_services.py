@@ -16,7 +16,7 @@ def leading_to(kafka: Cluster, topics: Topics, queue: str) -> list[Service]:
     """
     name = topics.service_commands
     try:
-        if Admin(kafka).visible_partitions([name], ADMIN_TIMEOUT_S).get(name) is None:
+        if name not in Admin(kafka).topic_ids([name], ADMIN_TIMEOUT_S):
             return []  # queues alone need no topics of services
         services = read_definitions(kafka, topics).services()
     except AccessDeniedError:
