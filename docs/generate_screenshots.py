@@ -23,7 +23,7 @@ _PAGE_S = 20
 
 def main(address: str, queue: str) -> None:
     """Writes a picture of each page in each theme."""
-    pages = {"queues": "", "queue": f"queue?name={quote(queue)}&period=1m", "activity": "activity"}
+    pages = {"queues": "", "queue": f"queue?name={quote(queue)}&period=5m", "activity": "activity"}
     with browser() as driver:
         for name, path in pages.items():
             for theme in ("light", "dark"):
