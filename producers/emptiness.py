@@ -13,6 +13,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import OffsetSpec
 
+from streaming.kafka.access import WatchfulAdmin
 from streaming.kafka.admin import Admin
 from streaming.kafka.errors import kafka_error
 
@@ -102,10 +103,11 @@ class EmptinessProbe:
         others = ends.keys() - own_positions.keys()
         if not others:
             return NothingFound(where=False, owns_all=True)
+        client = self._admin.client_for_groups()
         # Asked after the ends. A commit in between can only make a partition look further read than it was.
-        if are_read_to_end(self._group_positions(others), ends):
+        if are_read_to_end(self._group_positions(client, others), ends):
             return NothingFound(where=False, owns_all=False)
-        members = self._members()
+        members = self._members(client)
         if not own_positions and members <= len(ends):
             return None  # there is a partition for each member, so this member will still get one
         return NothingFound(where=members < len(ends), owns_all=False)
@@ -126,18 +128,16 @@ class EmptinessProbe:
         )
         return {partition.partition: future.result().offset for partition, future in futures.items()}
 
-    def _group_positions(self, numbers: Iterable[int]) -> dict[int, int | None]:
+    def _group_positions(self, client: WatchfulAdmin, numbers: Iterable[int]) -> dict[int, int | None]:
         """Returns where the consumer group would continue: at the committed offset, but not before the first offset."""
         partitions = [TopicPartition(self._queue, number) for number in numbers]
         request = ConsumerGroupTopicPartitions(self._consumer_group, partitions)
-        client = self._admin.client_for_groups()
         (future,) = client.list_consumer_group_offsets([request], request_timeout=QUESTION_TIMEOUT_S).values()
         committed = {answer.partition: answer.offset for answer in future.result().topic_partitions}
         first = self._offsets(committed, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
         # Without a committed offset the answer is negative. After messages expire, it may be below the first offset.
         return {number: max(offset, first[number]) for number, offset in committed.items()}
 
-    def _members(self) -> int:
-        client = self._admin.client_for_groups()
+    def _members(self, client: WatchfulAdmin) -> int:
         futures = client.describe_consumer_groups([self._consumer_group], request_timeout=QUESTION_TIMEOUT_S)
         return len(futures[self._consumer_group].result().members)

@@ -13,7 +13,6 @@ from streaming.errors import UserError
 from streaming.kafka.access import denial
 from streaming.kafka.admin import ADMIN_TIMEOUT_S, Admin
 from streaming.kafka.clients import Cluster
-from streaming.kafka.group_coordinator import wait_for_coordinator
 
 _NOT_THERE = (ConsumerGroupState.DEAD, ConsumerGroupState.UNKNOWN)
 
@@ -80,7 +79,7 @@ def find(kafka: Cluster, name: str, named: list[str]) -> GroupFacts:
     """
     try:
         admin = Admin(kafka)
-        state, members, topics = _look(kafka, admin, name)
+        state, members, topics = _look(admin, name)
         names = sorted(topics or named)
         partitions = admin.visible_partitions(names, ADMIN_TIMEOUT_S) if names else {}
     except KafkaException as error:
@@ -110,10 +109,9 @@ def with_backlog(kafka: Cluster, facts: GroupFacts) -> GroupFacts:
     return facts
 
 
-def _look(kafka: Cluster, admin: Admin, name: str) -> tuple[str | None, int, set[str]]:
+def _look(admin: Admin, name: str) -> tuple[str | None, int, set[str]]:
     """Returns a group's state, its number of members, and the topics that they read or that it has committed."""
-    wait_for_coordinator(kafka, name, ADMIN_TIMEOUT_S)
-    client = admin.client_for_groups()
+    client = admin.client_for_group(name)
     try:
         (future,) = client.describe_consumer_groups([name], request_timeout=ADMIN_TIMEOUT_S).values()
         group = client.result(future)

@@ -84,6 +84,16 @@ class Admin:
         """
         return self._cluster.admin_client()
 
+    def client_for_group(self, group_id: str, timeout_s: float = ADMIN_TIMEOUT_S) -> WatchfulAdmin:
+        """Returns a new client, for requests to the coordinator of a group, once that has answered.
+
+        Raises:
+            AccessDeniedError: Kafka does not let this client in.
+            KafkaException: The coordinator has not answered within `timeout_s`.
+        """
+        wait_for_coordinator(self._cluster, group_id, timeout_s)
+        return self.client_for_groups()
+
     def failed(self, error: KafkaException) -> None:
         """Replaces the client if it repeats the epoch of a former leader of a partition for the rest of its life."""
         if error.args[0].code() == KafkaError.FENCED_LEADER_EPOCH:
@@ -176,8 +186,7 @@ class Admin:
             UserError: Kafka refuses.
         """
         with suppress(KafkaException):
-            wait_for_coordinator(self._cluster, group_id, ADMIN_TIMEOUT_S)
-            check_group(self.client_for_groups(), group_id, ADMIN_TIMEOUT_S)
+            check_group(self.client_for_group(group_id), group_id, ADMIN_TIMEOUT_S)
 
     def members(self, group_id: str, timeout_s: float) -> list[GroupMember]:
         """Returns the members of a consumer group, or an empty list if there is no such group.
@@ -190,8 +199,7 @@ class Admin:
             UserError: Kafka cannot be reached, or refuses.
         """
         try:
-            wait_for_coordinator(self._cluster, group_id, timeout_s)
-            client = self.client_for_groups()
+            client = self.client_for_group(group_id, timeout_s)
             (future,) = client.describe_consumer_groups([group_id], request_timeout=ADMIN_TIMEOUT_S).values()
             members = client.result(future).members
         except KafkaException as error:
@@ -236,8 +244,7 @@ class Admin:
         """
         asked = ConsumerGroupTopicPartitions(group_id, [TopicPartition(topic, 0)])
         try:
-            wait_for_coordinator(self._cluster, group_id, ADMIN_TIMEOUT_S)
-            client = self.client_for_groups()
+            client = self.client_for_group(group_id)
             (future,) = client.list_consumer_group_offsets([asked], request_timeout=ADMIN_TIMEOUT_S).values()
             [found] = client.result(future).topic_partitions
             if found.error is not None:

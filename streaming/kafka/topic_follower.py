@@ -118,9 +118,9 @@ class TopicFollower:
         self._consumer = cluster.consumer(config)
         try:
             for partition in partitions:
-                wait = Wait(self._servers)
-                is_new = start is Start.END
-                partition.offset = end_offset(self._consumer, partition, wait) if is_new else OFFSET_BEGINNING
+                partition.offset = OFFSET_BEGINNING
+                if start is Start.END:
+                    partition.offset = end_offset(self._consumer, partition, Wait(self._servers))
             if offsets is not None:
                 for partition in partitions:
                     first, end = self._consumer.get_watermark_offsets(partition, timeout=ADMIN_TIMEOUT_S)

@@ -11,7 +11,6 @@ from streaming.errors import UserError
 from streaming.kafka.access import denial, rights
 from streaming.kafka.admin import ADMIN_TIMEOUT_S, EARLIEST, LATEST, Admin
 from streaming.kafka.clients import Cluster
-from streaming.kafka.group_coordinator import wait_for_coordinator
 from streaming.kafka.own_programs import PROGRAMS
 from streaming.wire.topics import Topics
 
@@ -103,9 +102,8 @@ def _waiting(kafka: Cluster, topic: str, count: int, done: Mapping[int, int]) ->
 def _committed(kafka: Cluster, group_id: str, topic: str, count: int) -> dict[int, int]:
     """Returns partition -> the offset that a consumer group has committed; raises UserError."""
     asked = ConsumerGroupTopicPartitions(group_id, [TopicPartition(topic, number) for number in range(count)])
-    client = Admin(kafka).client
     try:
-        wait_for_coordinator(kafka, group_id, ADMIN_TIMEOUT_S)
+        client = Admin(kafka).client_for_group(group_id)
         (future,) = client.list_consumer_group_offsets([asked], request_timeout=ADMIN_TIMEOUT_S).values()
         places = client.result(future).topic_partitions
     except KafkaException as error:
