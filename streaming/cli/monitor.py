@@ -33,7 +33,7 @@ def monitor(
     for warning in short_leases(options.core):
         say(f"warning: {warning}", err=True)
     servers, properties = place.bootstrap_servers, place.properties()
-    launch(program(MonitorSettings(options, servers, properties, place.topic_prefix, metrics.address)))
+    launch(program(MonitorSettings(servers, properties, place.topic_prefix, metrics.address, options)))
 
 
 def short_leases(core: CoreSettings) -> list[str]:

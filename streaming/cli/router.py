@@ -36,7 +36,7 @@ def router(
     logs.configure(log_format)
     this = instance_of(instance.addresses(place), instance.is_forwarding)
     servers, properties = place.bootstrap_servers, place.properties()
-    launch(program(RouterSettings(options, servers, properties, place.topic_prefix, this, metrics.address)))
+    launch(program(RouterSettings(servers, properties, place.topic_prefix, metrics.address, options, this)))
 
 
 def register(app: typer.Typer) -> None:

@@ -49,7 +49,7 @@ def test_the_longest_pause_is_that_of_the_options(
     options = MonitorOptions(
         check_interval=durations.of(check_interval_ms), trigger_interval=durations.of(trigger_interval_ms)
     )
-    assert _longest_pause_ms(MonitorSettings(options, "localhost:9092", {}, "", None)) == pause_ms
+    assert _longest_pause_ms(MonitorSettings("localhost:9092", {}, "", None, options)) == pause_ms
 
 
 @pytest.mark.parametrize("text", ["", "7", "{}", '{"committed_ms": -1, "next_within_ms": 1}'])

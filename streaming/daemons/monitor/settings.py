@@ -1,12 +1,11 @@
 """The settings of a monitor."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
 
 from streaming.core.activation.settings import CoreSettings, Semantics
-from streaming.daemons.query.options import CheckpointLocation, QueryOptions
+from streaming.daemons.query.options import CheckpointLocation, QueryOptions, QuerySettings
 from streaming.system import durations
 from streaming.system.durations import Duration
 from streaming.system.options import duration, option
@@ -159,19 +158,11 @@ class MonitorOptions(QueryOptions):
 
 
 @dataclass(frozen=True)
-class MonitorSettings:
+class MonitorSettings(QuerySettings):
     """The settings of `queue-activation monitor`.
 
     Attributes:
         options: Its own options.
-        bootstrap_servers: Kafka's bootstrap servers.
-        kafka_properties: The properties of all Kafka clients, by Java's names.
-        topic_prefix: The beginning of the names of the topics.
-        metrics: Where the metrics are served; None: they are not served.
     """
 
     options: MonitorOptions
-    bootstrap_servers: str
-    kafka_properties: Mapping[str, str]
-    topic_prefix: str
-    metrics: tuple[str, int] | None

@@ -1,5 +1,6 @@
-"""The options that monitor and router have in common."""
+"""The options and settings that monitor and router have in common."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -35,3 +36,20 @@ class QueryOptions:
             "--driver-memory", "Heap of Spark's JVM, such as 512m or 4g. Ignored under spark-submit, which has its own."
         ),
     ] = "2g"
+
+
+@dataclass(frozen=True)
+class QuerySettings:
+    """The settings of a program that runs a query, besides its own options.
+
+    Attributes:
+        bootstrap_servers: Kafka's bootstrap servers.
+        kafka_properties: The properties of all Kafka clients, by Java's names.
+        topic_prefix: The beginning of the names of the topics.
+        metrics: Where the metrics are served; None: they are not served.
+    """
+
+    bootstrap_servers: str
+    kafka_properties: Mapping[str, str]
+    topic_prefix: str
+    metrics: tuple[str, int] | None

@@ -1,12 +1,11 @@
 """The settings of a router."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
 from streaming.core.activation.settings import Semantics
 from streaming.core.routing.conversation import Instance
-from streaming.daemons.query.options import CheckpointLocation, QueryOptions
+from streaming.daemons.query.options import CheckpointLocation, QueryOptions, QuerySettings
 from streaming.system import durations
 from streaming.system.durations import Duration
 from streaming.system.options import duration, option
@@ -41,21 +40,13 @@ class RouterOptions(QueryOptions):
 
 
 @dataclass(frozen=True)
-class RouterSettings:
+class RouterSettings(QuerySettings):
     """The settings of `queue-activation router`.
 
     Attributes:
         options: Its own options.
-        bootstrap_servers: Kafka's bootstrap servers.
-        kafka_properties: The properties of all Kafka clients, by Java's names.
-        topic_prefix: The beginning of the names of the topics.
         instance: This instance.
-        metrics: Where the metrics are served; None: they are not served.
     """
 
     options: RouterOptions
-    bootstrap_servers: str
-    kafka_properties: Mapping[str, str]
-    topic_prefix: str
     instance: Instance
-    metrics: tuple[str, int] | None
