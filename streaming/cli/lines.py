@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 
 import typer
@@ -17,26 +17,24 @@ _noted: ContextVar[list[str] | None] = ContextVar("noted", default=None)
 _watched: ContextVar[list[str] | None] = ContextVar("watched", default=None)
 
 
-@contextmanager
-def noted() -> Iterator[list[str]]:
+def noted() -> AbstractContextManager[list[str]]:
     """Yields the list of the lines that the block would print to the standard error; it prints none of them."""
-    found: list[str] = []
-    token = _noted.set(found)
-    try:
-        yield found
-    finally:
-        _noted.reset(token)
+    return _collected(_noted)
+
+
+def watched() -> AbstractContextManager[list[str]]:
+    """Yields the list of the lines that the block prints to the standard error, as they come."""
+    return _collected(_watched)
 
 
 @contextmanager
-def watched() -> Iterator[list[str]]:
-    """Yields the list of the lines that the block prints to the standard error, as they come."""
+def _collected(by: ContextVar[list[str] | None]) -> Iterator[list[str]]:
     found: list[str] = []
-    token = _watched.set(found)
+    token = by.set(found)
     try:
         yield found
     finally:
-        _watched.reset(token)
+        by.reset(token)
 
 
 def say(line: str, *, err: bool = False) -> None:

@@ -162,7 +162,8 @@ class QueueActivator:
             now_ms: The time.
             is_noticed_later: Whether it had ended before, while no activator ran.
         """
-        program, policy = self.running.pop(session_id), policy or _NO_ENTRY
+        program = self.running.pop(session_id)
+        policy = policy or _NO_ENTRY
         if self.held is not None:
             self.held.settled_ms = max(self.held.settled_ms, now_ms + SETTLE_MS)
         self.min_from_ms = program.started_ms + policy.startup_grace_ms
