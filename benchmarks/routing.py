@@ -15,7 +15,7 @@ from machine import machine
 from streaming.core.routing.conversation import Instance, Outcome, RoutedMessage
 from streaming.core.routing.databases import Database, Service
 from streaming.core.routing.definitions import Definitions
-from streaming.core.routing.resolving import resolve
+from streaming.core.routing.resolution import resolve
 from streaming.core.routing.routing_table import Route
 
 INSTANCE = Instance(frozenset({"tcp://here:4022"}))

@@ -14,9 +14,9 @@ import msgspec
 from streaming.errors import UserError
 from streaming.kafka.clients import DEFAULT_MAX_BYTES
 from streaming.kafka.transactions import TransactionalProducer
-from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.delivered import OWN_HEADERS
 from streaming.wire.envelope import HEADER, Envelope, encode_envelope
+from streaming.wire.record_decoders import InvalidRecordError
 
 Headers = Iterable[tuple[str, bytes]]
 

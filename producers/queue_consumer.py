@@ -12,8 +12,8 @@ from producers.own_partitions import OwnPartition, OwnPartitions
 from producers.received_message import ReceivedMessage
 from streaming.kafka.clients import Cluster
 from streaming.kafka.errors import LASTING_ERRORS, unusable
-from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.headers import decoded_headers
+from streaming.wire.record_decoders import InvalidRecordError
 
 _log = logging.getLogger(__name__)
 

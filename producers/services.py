@@ -20,7 +20,7 @@ from streaming.kafka.own_programs import starting
 from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.kafka.transactions import TRANSACTION_TIMEOUT_MS
 from streaming.system import hints
-from streaming.wire.decoding import InvalidRecordError, decode_json
+from streaming.wire.record_decoders import InvalidRecordError, decode_json
 from streaming.wire.topics import Topics
 
 

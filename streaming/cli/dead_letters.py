@@ -17,8 +17,8 @@ from streaming.system import hints
 from streaming.system.ages import instant
 from streaming.system.logs import printable
 from streaming.system.options import option
-from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.headers import decoded_headers
+from streaming.wire.record_decoders import InvalidRecordError
 
 # The most characters of a record's value that a line shows.
 _MAX_VALUE_LENGTH = 200

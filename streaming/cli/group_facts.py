@@ -8,7 +8,7 @@ from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, Ka
 
 from streaming.cli.group_survey import GroupSurvey
 from streaming.core.numbers import plural
-from streaming.core.observing.pictures import GroupState
+from streaming.core.observer.pictures import GroupState
 from streaming.errors import UserError
 from streaming.kafka.access import denial
 from streaming.kafka.admin import ADMIN_TIMEOUT_S, Admin

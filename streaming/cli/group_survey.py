@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from streaming.cli.meant import did_you_mean
-from streaming.core.observing.expiry import KeptFrom
-from streaming.core.observing.logs import Logs
-from streaming.core.observing.pictures import GroupPicture, GroupState, Member, Place
-from streaming.core.observing.question import Answer, Question
-from streaming.core.observing.verdict import Verdict
+from streaming.core.observer.expiry import KeptFrom
+from streaming.core.observer.logs import Logs
+from streaming.core.observer.pictures import GroupPicture, GroupState, Member, Place
+from streaming.core.observer.question import Answer, Question
+from streaming.core.observer.verdict import Verdict
 from streaming.errors import UserError
 from streaming.kafka.clients import Cluster
 from streaming.kafka.group_looks import GroupKind, GroupLooks

@@ -15,13 +15,13 @@ from rich.text import Text
 from streaming.cli.lines import say
 from streaming.cli.options import Json, Kafka
 from streaming.core.numbers import plural
-from streaming.core.observing.expiry import kept_in_words
+from streaming.core.observer.expiry import kept_in_words
 from streaming.system import durations
 from streaming.system.durations import Duration
 from streaming.system.logs import printable
 from streaming.system.options import duration
 from streaming.system.screens import FILE_WIDTH, Sentence
-from streaming.system.wrapping import columns
+from streaming.system.wrapped_text import columns
 
 if TYPE_CHECKING:
     from streaming.cli.group_survey import Finding

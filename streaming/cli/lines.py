@@ -8,7 +8,7 @@ from contextvars import ContextVar
 import typer
 
 from streaming.system.logs import printable
-from streaming.system.wrapping import fitted
+from streaming.system.wrapped_text import fitted
 
 # Takes what a page of the dashboard says instead of the standard error; None: it goes there.
 _noted: ContextVar[list[str] | None] = ContextVar("noted", default=None)

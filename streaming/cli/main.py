@@ -41,7 +41,7 @@ from streaming.cli.routing import databases, routes
 from streaming.errors import UserError
 from streaming.system import hints, logs, stop_signals
 from streaming.system.options import option
-from streaming.system.wrapping import fitted
+from streaming.system.wrapped_text import fitted
 
 # Python's reason for a text with bytes that it could not decode. Texts of records have none.
 _NOT_DECODED = "surrogates not allowed"

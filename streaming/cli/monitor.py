@@ -2,7 +2,7 @@
 
 import typer
 
-from streaming.cli.launching import launch
+from streaming.cli.launch import launch
 from streaming.cli.lines import say
 from streaming.cli.options import LogFormatOption, MetricsOptions, Place
 from streaming.core.activation.settings import CoreSettings

@@ -17,7 +17,7 @@ from streaming.kafka.clients import Cluster
 from streaming.system import hints
 from streaming.system.logs import LogFormat
 from streaming.system.options import option
-from streaming.system.wrapping import fitted
+from streaming.system.wrapped_text import fitted
 from streaming.wire.topics import Topics
 
 

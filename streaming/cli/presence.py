@@ -21,7 +21,7 @@ from streaming.kafka.own_programs import a_program, absence, starting
 from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.system import hints, runs, wall_clock
 from streaming.system.ages import age, as_of
-from streaming.wire.decoding import InvalidRecordError
+from streaming.wire.record_decoders import InvalidRecordError
 from streaming.wire.service_maintenance import decode_program
 from streaming.wire.signs_of_life import SignOfLife, decode_sign
 from streaming.wire.topics import Topics

@@ -17,8 +17,8 @@ from streaming.system import durations, hints
 from streaming.system.durations import Duration
 from streaming.system.options import option
 from streaming.wire import input_records
-from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.input_records import CommandRecord
+from streaming.wire.record_decoders import InvalidRecordError
 from streaming.wire.topics import Topics
 
 if TYPE_CHECKING:

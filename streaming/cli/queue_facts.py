@@ -28,8 +28,8 @@ from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.system import hints, wall_clock
 from streaming.system.threads import started
 from streaming.wire import input_records, notifications
-from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.notifications import Activation
+from streaming.wire.record_decoders import InvalidRecordError
 from streaming.wire.topics import Topics, topic_name_problem
 
 # A wait or a transaction is reported once, when it begins. Those that began earlier than this are not found.

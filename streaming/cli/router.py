@@ -2,7 +2,7 @@
 
 import typer
 
-from streaming.cli.launching import launch
+from streaming.cli.launch import launch
 from streaming.cli.options import InstanceOptions, LogFormatOption, MetricsOptions, Place
 from streaming.daemons.router.settings import RouterOptions, RouterSettings
 from streaming.system import logs, stop_signals
@@ -30,7 +30,7 @@ def router(
 
     A DURATION is a number and a unit, such as 250ms, 5s, 2m, 1h or 7d.
     """
-    from streaming.cli.routing.explaining import instance_of
+    from streaming.cli.routing.explained_routes import instance_of
     from streaming.daemons.router.router import program
 
     logs.configure(log_format)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from streaming.cli.launching import program_of
+from streaming.cli.launch import program_of
 from streaming.cli.lines import say
 from streaming.cli.options import LogFormatOption, MetricsOptions, Place
 from streaming.cli.topics import create_missing
@@ -25,7 +25,7 @@ from streaming.system.stop_signals import StopSignals
 from streaming.wire.topics import Topics
 
 if TYPE_CHECKING:
-    from streaming.daemons.query.running import QueryRun
+    from streaming.daemons.query.query_run import QueryRun
     from streaming.system.together import Program
 
 # The variables of options that two of the programs of services have, and that must differ.

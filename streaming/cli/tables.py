@@ -25,10 +25,10 @@ from streaming.system import ages, hints
 from streaming.system.ages import has_passed, instant, instant_utc
 from streaming.system.logs import printable
 from streaming.system.screens import FILE_WIDTH, Column, RecordTable, Sentence, cell
-from streaming.system.wrapping import columns
-from streaming.wire.decoding import InvalidRecordError, RecordDecoder, decode_json
+from streaming.system.wrapped_text import columns
 from streaming.wire.notifications import Activation, decode
 from streaming.wire.output_records import ActivatedTaskRow, MonitorRow
+from streaming.wire.record_decoders import InvalidRecordError, RecordDecoder, decode_json
 
 _REASON_STYLES = {
     "MESSAGE_ARRIVED_ON_EMPTY_QUEUE": "green",

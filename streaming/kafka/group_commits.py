@@ -7,7 +7,7 @@ from kafka.admin import KafkaAdminClient
 from kafka.errors import GroupAuthorizationFailedError, KafkaError, NoError, TopicAuthorizationFailedError
 from kafka.structs import OffsetAndMetadata
 
-from streaming.core.observing.pictures import Place
+from streaming.core.observer.pictures import Place
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,9 @@ from kafka.errors import (
     UnknownTopicOrPartitionError,
 )
 
-from streaming.core.observing.expiry import KeptFrom
-from streaming.core.observing.logs import Logs
-from streaming.core.observing.pictures import GroupPicture, GroupState, Member, Place
+from streaming.core.observer.expiry import KeptFrom
+from streaming.core.observer.logs import Logs
+from streaming.core.observer.pictures import GroupPicture, GroupState, Member, Place
 from streaming.errors import UserError
 from streaming.kafka import client_properties
 from streaming.kafka.access import missing_rights

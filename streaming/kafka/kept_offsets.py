@@ -2,7 +2,7 @@
 
 import time
 
-from streaming.core.observing import expiry
+from streaming.core.observer import expiry
 from streaming.kafka.admin import Admin
 
 _FRESH_S = 3_600.0

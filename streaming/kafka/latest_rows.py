@@ -5,7 +5,7 @@ from typing import Generic, TypeVar
 
 from confluent_kafka import Message
 
-from streaming.wire.decoding import RecordDecoder
+from streaming.wire.record_decoders import RecordDecoder
 
 Row = TypeVar("Row")
 

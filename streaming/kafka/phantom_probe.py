@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
-from streaming.core.observing.phantoms import Phantoms
-from streaming.core.observing.pictures import Place
+from streaming.core.observer.phantoms import Phantoms
+from streaming.core.observer.pictures import Place
 from streaming.kafka.clients import Cluster
 
 _POLL_S = 0.05

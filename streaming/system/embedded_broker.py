@@ -27,7 +27,7 @@ from streaming.system.ports import HOST, bind_free
 from streaming.system.processes import ChildProcess
 from streaming.system.relay import Relay
 from streaming.system.stop_signals import STOP_SIGNALS, Stopped
-from streaming.system.wrapping import fitted
+from streaming.system.wrapped_text import fitted
 
 # Measured on an otherwise idle machine with 2 cores and Java 17, with a new data directory: format 0.7 s with the JVM's
 # defaults and 0.5 s with these options, start 1.7 s, stop 0.2 to 0.4 s. Other options for the broker, one run each:

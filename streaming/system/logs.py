@@ -18,7 +18,7 @@ from typing import Any, TextIO
 import typer
 
 from streaming.core.times import iso_time
-from streaming.system.wrapping import fitted
+from streaming.system.wrapped_text import fitted
 
 FORMAT_VARIABLE = "QUEUE_ACTIVATION_LOG_FORMAT"
 

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from streaming.system.logs import printable
-from streaming.system.wrapping import spans, widest_piece
+from streaming.system.wrapped_text import spans, widest_piece
 
 # The width of a file or a pipe in columns, and of no screen. A record is one line there, whatever its width.
 FILE_WIDTH = 200

@@ -16,7 +16,7 @@ from typing import Protocol
 from streaming.system.processes import ChildProcess
 from streaming.system.stop_signals import Flag, StopSignals, is_stop_code
 from streaming.system.threads import WatchedThread
-from streaming.system.wrapping import fitted
+from streaming.system.wrapped_text import fitted
 
 _POLL_INTERVAL_S = 0.1
 # Longest time for a program to end after SIGTERM, several times that of a batch. After a second signal it is shorter.

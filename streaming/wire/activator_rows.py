@@ -6,9 +6,9 @@ import msgspec
 from confluent_kafka import Message
 from msgspec import Meta, Struct
 
-from streaming.wire.decoding import Int64, InvalidRecordError, decoder_of
 from streaming.wire.input_records import MAX_IDENTIFIER_LENGTH, Identifier, is_queue_name
 from streaming.wire.output_records import Short
+from streaming.wire.record_decoders import Int64, InvalidRecordError, decoder_of
 
 # The last line of a program's log is cut to this length.
 MAX_LINE = 200

@@ -8,10 +8,10 @@ from streaming.core.connections.forwarder import MAX_FORWARD_MS
 from streaming.core.conversations.decisions import Forward, Transmit
 from streaming.core.conversations.kinds import Kind
 from streaming.core.conversations.questions import MISSING_ROUTE
-from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.delivered import OWN_HEADERS, Row
 from streaming.wire.envelope import HEADER, MAX_INCOMING_BYTES, Envelope, decode_envelope, encode_envelope
 from streaming.wire.headers import Headers, decoded_headers
+from streaming.wire.record_decoders import InvalidRecordError
 from streaming.wire.service_decisions import NotSentReport
 
 

@@ -14,7 +14,7 @@ from msgspec import Meta, Struct, defstruct
 
 from streaming.core.conversations.decisions import Decision, Deliver, Transmit
 from streaming.core.conversations.kinds import Kind
-from streaming.wire.decoding import Int64, record_type
+from streaming.wire.record_decoders import Int64, record_type
 
 Natural = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 # No report may make a decision that is too large for Kafka.

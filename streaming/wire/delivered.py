@@ -11,9 +11,9 @@ from streaming.core.conversations.decisions import DIALOG_TIMER, END_DIALOG, ERR
 from streaming.core.conversations.kinds import Kind
 from streaming.core.conversations.questions import MISSING_ROUTE
 from streaming.wire.dead_letters import DEAD_LETTER_VALUE_BYTES, SourceRecord, dead_letter_parts
-from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.envelope import HEADER, MAX_ENVELOPE_BYTES, MAX_INCOMING_BYTES, decode_envelope
 from streaming.wire.headers import Headers, decoded_headers
+from streaming.wire.record_decoders import InvalidRecordError
 
 # The kind of a message in a queue: one of a program, or one of the router.
 KindName = Literal["MESSAGE", "END", "ERROR", "TIMER"]

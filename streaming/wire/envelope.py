@@ -7,8 +7,8 @@ from msgspec import Meta, Struct
 from msgspec.structs import fields
 
 from streaming.core.conversations.decisions import DIALOG_TIMER, END_DIALOG, ERROR
-from streaming.wire.decoding import Int64, InvalidRecordError, decode_json
 from streaming.wire.names import check_names
+from streaming.wire.record_decoders import Int64, InvalidRecordError, decode_json
 from streaming.wire.service_commands import Name, ServiceName
 
 HEADER = "envelope"

@@ -5,7 +5,7 @@ from typing import cast
 
 from confluent_kafka import Message
 
-from streaming.wire.decoding import InvalidRecordError
+from streaming.wire.record_decoders import InvalidRecordError
 
 Headers = list[tuple[str, bytes | None]]
 

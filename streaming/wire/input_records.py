@@ -12,8 +12,8 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from streaming.core.activation import events
 from streaming.core.times import FOREVER_MS
-from streaming.wire.decoding import Decoder, InvalidRecordError, decode_json, record_type
 from streaming.wire.misspelt import refuse_misspelt
+from streaming.wire.record_decoders import Decoder, InvalidRecordError, decode_json, record_type
 
 MAX_RECORD_BYTES = 64 * 1024
 

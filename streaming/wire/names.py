@@ -7,7 +7,7 @@ import re
 
 from msgspec import Struct
 
-from streaming.wire.decoding import InvalidRecordError
+from streaming.wire.record_decoders import InvalidRecordError
 
 # Control characters, and the two characters of the first plane that XML 1.0 does not allow besides them. Surrogates
 # cannot be in valid UTF-8.

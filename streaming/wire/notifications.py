@@ -15,10 +15,10 @@ from confluent_kafka import Message
 from msgspec import Struct, field
 
 from streaming.core.activation.notification import EventType
-from streaming.wire.decoding import Int64, InvalidRecordError, decode_json
 from streaming.wire.headers import decoded_headers
 from streaming.wire.input_records import Identifier, NotificationName, is_queue_name
 from streaming.wire.output_records import Headers, Short
+from streaming.wire.record_decoders import Int64, InvalidRecordError, decode_json
 
 _CLOUD_EVENT_TYPES = {
     EventType.QUEUE_ACTIVATION.value: "queue.activation.v1",

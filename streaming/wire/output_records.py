@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from streaming.wire.decoding import Int64
 from streaming.wire.input_records import Identifier, ProcedureName
+from streaming.wire.record_decoders import Int64
 
 # The names of `queue_monitor.State`. ABSENT is null instead.
 MonitorState = Literal["INACTIVE", "NOTIFIED", "RECEIVES_OCCURRING"]

@@ -12,9 +12,9 @@ from streaming.core.routing.databases import Database, Service
 from streaming.core.routing.definition_rules import expiry_ms
 from streaming.core.routing.definitions import Definitions
 from streaming.core.routing.routing_table import Route
-from streaming.wire.decoding import InvalidRecordError, decode_json, record_type
 from streaming.wire.input_records import MAX_RECORD_BYTES, QUEUE_NAME_RULE, is_queue_name
 from streaming.wire.misspelt import refuse_misspelt
+from streaming.wire.record_decoders import InvalidRecordError, decode_json, record_type
 
 Name = Annotated[str, Meta(min_length=1, max_length=128)]
 ServiceName = Annotated[str, Meta(min_length=1, max_length=256)]

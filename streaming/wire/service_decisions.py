@@ -10,13 +10,13 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from streaming.core.conversations.carrying import DecisionBatch, Failure, Position, Refusal, Report
+from streaming.core.conversations.decision_batches import DecisionBatch, Failure, Position, Refusal, Report
 from streaming.core.conversations.decisions import Answered, Deliver, NeedRoute
 from streaming.core.conversations.kinds import Kind
 from streaming.core.conversations.marks import Marks
 from streaming.wire.decision_fields import DecisionFields, DeliverFields, Natural, decision_of, fields_of
-from streaming.wire.decoding import Int64, InvalidRecordError, decode_json, decoder_of
 from streaming.wire.envelope import ConversationId
+from streaming.wire.record_decoders import Int64, InvalidRecordError, decode_json, decoder_of
 from streaming.wire.service_commands import Name, ServiceName
 
 # The router makes the next round of one that is reported, and that must be a Natural, too.

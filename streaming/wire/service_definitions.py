@@ -13,8 +13,8 @@ from streaming.core.routing.definition_rules import RefusedDefinitionError
 from streaming.core.routing.definitions import MSDB, Definitions
 from streaming.core.routing.routing_table import Route
 from streaming.core.times import iso_time
-from streaming.wire.decoding import InvalidRecordError, decode_json
 from streaming.wire.input_records import OnOff
+from streaming.wire.record_decoders import InvalidRecordError, decode_json
 from streaming.wire.service_commands import Address, MirroringRole, Name, QueueName, ServiceName, comparable
 
 

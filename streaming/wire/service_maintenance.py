@@ -3,7 +3,7 @@
 import msgspec
 from msgspec import Struct
 
-from streaming.wire.decoding import decoder_of
+from streaming.wire.record_decoders import decoder_of
 
 
 class TaskRow(Struct):

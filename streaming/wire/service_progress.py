@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from streaming.wire.decoding import decoder_of
+from streaming.wire.record_decoders import decoder_of
 
 # The key of the only record of an instance.
 KEY = b"router"

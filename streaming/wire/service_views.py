@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from streaming.wire.decoding import decoder_of
+from streaming.wire.record_decoders import decoder_of
 
 
 class EndpointRow(Struct):

@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from streaming.wire.decoding import decoder_of
+from streaming.wire.record_decoders import decoder_of
 
 # 9999-12-31, the last day that a time of Python can have.
 _LAST_MS = 253_402_214_400_000

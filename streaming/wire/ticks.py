@@ -5,7 +5,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from streaming.wire.decoding import InvalidRecordError, decoder_of
+from streaming.wire.record_decoders import InvalidRecordError, decoder_of
 
 
 class ReportsLost(Struct):

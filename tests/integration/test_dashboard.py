@@ -11,7 +11,7 @@ from selenium import webdriver
 from selenium.webdriver.common.by import By
 
 from streaming.cli.dashboard.address import Address
-from streaming.cli.dashboard.serving import Served, listen
+from streaming.cli.dashboard.web_server import Served, listen
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
 from streaming.wire.topics import Topics

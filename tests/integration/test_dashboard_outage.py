@@ -13,7 +13,7 @@ import pytest
 from selenium import webdriver
 
 from streaming.cli.dashboard.address import Address
-from streaming.cli.dashboard.serving import Served, listen
+from streaming.cli.dashboard.web_server import Served, listen
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
 from streaming.system.embedded_broker import EmbeddedBroker

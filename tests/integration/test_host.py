@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from streaming.cli.presence import stopping_hosts
 from streaming.core.activation import task_handlers as core
-from streaming.daemons.host import start_records, taking, task_host
+from streaming.daemons.host import start_records, task_claims, task_host
 from streaming.daemons.host.task_changes import TaskEvent
 from streaming.kafka.last_records import last_records
 from streaming.kafka.transactions import TransactionalProducer
@@ -299,7 +299,7 @@ def test_a_host_that_kafka_does_not_answer_begins_anew(hosting: Hosting, monkeyp
             Event().wait()
         send_offsets(producer, offsets, group)
 
-    monkeypatch.setattr(taking, "COMMIT_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(task_claims, "COMMIT_TIMEOUT_S", 0.5)
     monkeypatch.setattr(TransactionalProducer, "send_offsets", block_once)
     with hosting.host() as host:
         task_ids = [hosting.start("orders") for _ in range(3)]
@@ -382,7 +382,7 @@ def test_reports_wait_until_kafka_is_back(java_and_jars: None, tmp_path: Path) -
             brokers.enter_context(EmbeddedBroker(port, data_dir))
             assert hosting.wait_for_exit(task_id) == [STARTED, INTERRUPTED, exited(0)]
             # The first transaction after an outage may block until the host gives it up, and take the task anew.
-            hosting.wait_for_exit(hosting.start("orders"), timeout_s=taking.COMMIT_TIMEOUT_S + DEADLINE_S)
+            hosting.wait_for_exit(hosting.start("orders"), timeout_s=task_claims.COMMIT_TIMEOUT_S + DEADLINE_S)
             assert [sum(text in line for line in host.lines) for text in ("cannot be reached", "Kafka is back")] == [
                 1,
                 1,

@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 
 from streaming.core.conversations.decisions import ERROR
-from streaming.core.conversations.holding import ASKED_IN_VAIN, NO_PRINCIPAL
+from streaming.core.conversations.held_messages import ASKED_IN_VAIN, NO_PRINCIPAL
 from streaming.core.routing.routing_table import BROKER_CONFIGURATION
 from streaming.kafka.admin import Admin
 from streaming.system.processes import THIS_COMMAND, ChildProcess, own_environment

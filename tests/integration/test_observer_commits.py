@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from streaming.core.observing.pictures import Place
+from streaming.core.observer.pictures import Place
 from streaming.kafka.clients import Cluster
 from streaming.kafka.group_commits import Committed
 from streaming.kafka.group_looks import GroupLooks

@@ -226,7 +226,7 @@ def test_a_broker_that_stands_still_while_they_work(
         ("activator", "streaming.kafka.topic_follower", "TopicFollower.to_end"),
         ("queues", "streaming.kafka.topic_follower", "TopicFollower.to_end"),
         ("watch", "streaming.kafka.clients", "Consumer"),
-        ("host", "streaming.daemons.host.taking", "TransactionalProducer"),
+        ("host", "streaming.daemons.host.task_claims", "TransactionalProducer"),
         ("host", "streaming.daemons.host.start_records", "StartRecords._position"),
         ("read", "producers.reader", "QueueConsumer.__init__"),
         ("read", "producers.reader", "QueueReader._commit_once"),

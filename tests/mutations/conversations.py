@@ -4,18 +4,18 @@ from tests.mutations.bug import Bug, Bugs
 
 _STATES = "core/conversations/endpoint_states.py"
 _STATEMENTS = "core/conversations/statements.py"
-_DELIVERING = "core/conversations/delivering.py"
-_HOLDING = "core/conversations/holding.py"
+_DELIVERING = "core/conversations/delivery.py"
+_HOLDING = "core/conversations/held_messages.py"
 _STEP = "core/conversations/step.py"
-_LOOKING = "core/conversations/looking.py"
+_LOOKING = "core/conversations/due_work.py"
 _CONVERSATION = "core/conversations/conversation.py"
-_CARRYING = "core/conversations/carrying.py"
+_CARRYING = "core/conversations/decision_batches.py"
 _MARKS = "core/conversations/marks.py"
 _MIRRORS = "core/conversations/mirrors.py"
 _QUESTIONS = "core/conversations/questions.py"
 _SETTINGS = "core/conversations/settings.py"
 _DEFINITIONS = "core/routing/definitions.py"
-_RESOLVING = "core/routing/resolving.py"
+_RESOLVING = "core/routing/resolution.py"
 _STORE = "spark/routing/conversation_store.py"
 
 _APPEND = "direction.waiting.append(item"
@@ -164,7 +164,7 @@ BUGS: Bugs = {
         Bug(_DELIVERING, "conversation.to_broker_instance = definitions", "definitions"),
     ],
     "Pinning: an older conversation waits": [
-        Bug("core/routing/locating.py", "return NO_BROKER_INSTANCE", "return NO_SERVICE"),
+        Bug("core/routing/target_service.py", "return NO_BROKER_INSTANCE", "return NO_SERVICE"),
     ],
     "After a failed delivery, all later ones": [
         Bug(_LOOKING, "deque(sorted(items.values(), key=_sequence))", "deque(items.values())"),
@@ -371,7 +371,11 @@ BUGS: Bugs = {
         Bug(_QUESTIONS, "if name == service and (was_held", "if (was_held"),
     ],
     "A question stays open until": [
-        Bug("core/conversations/asking.py", "    context.questions.begin((database, service), conversation_id)\n", ""),
+        Bug(
+            "core/conversations/route_questions.py",
+            "    context.questions.begin((database, service), conversation_id)\n",
+            "",
+        ),
         Bug(_QUESTIONS, "NEEDED_FOR_MS = 2 * _NEEDED_AGAIN_MS", "NEEDED_FOR_MS = _NEEDED_AGAIN_MS"),
         Bug(
             _STEP,

@@ -4,9 +4,9 @@ from tests.mutations.bug import Bug, Bugs
 
 _STEP = "core/conversations/step.py"
 _CONVERSATION = "core/conversations/conversation.py"
-_LOOKING = "core/conversations/looking.py"
-_RECEIVING = "core/conversations/receiving.py"
-_TRANSMITTING = "core/conversations/transmitting.py"
+_LOOKING = "core/conversations/due_work.py"
+_RECEIVING = "core/conversations/dispatcher.py"
+_TRANSMITTING = "core/conversations/transmission.py"
 _CONTEXT = "core/conversations/context.py"
 _SETTINGS = "core/conversations/settings.py"
 _REPEAT_AFTER = "far.resend_after_ms = min(2 * far.resend_after_ms,"
@@ -207,8 +207,12 @@ BUGS: Bugs = {
         Bug(_RECEIVING, 'return far.broker_instance == (sender or "")', "return True"),
     ],
     "From then on, the routes for its broker instance": [
-        Bug("core/routing/matching.py", "{1: rule_1, 2: rule_2, 3: rule_3", "{2: rule_2, 1: rule_1, 3: rule_3"),
-        Bug("core/routing/matching.py", "if instance is not None else NO_ROUTES", "if instance is None else NO_ROUTES"),
+        Bug("core/routing/matching_routes.py", "{1: rule_1, 2: rule_2, 3: rule_3", "{2: rule_2, 1: rule_1, 3: rule_3"),
+        Bug(
+            "core/routing/matching_routes.py",
+            "if instance is not None else NO_ROUTES",
+            "if instance is None else NO_ROUTES",
+        ),
     ],
     "An Error that ends the far endpoint at once": [
         Bug(_TRANSMITTING, "item.sequence if item.sequence != RESET else None", "item.sequence"),

@@ -2,10 +2,10 @@
 
 from tests.mutations.bug import Bug, Bugs
 
-_VERDICT = "core/observing/verdict.py"
-_PHANTOMS = "core/observing/phantoms.py"
-_STALLS = "core/observing/stalls.py"
-_GROUP = "core/observing/watched_group.py"
+_VERDICT = "core/observer/verdict.py"
+_PHANTOMS = "core/observer/phantoms.py"
+_STALLS = "core/observer/stalls.py"
+_GROUP = "core/observer/watched_group.py"
 _QUEUE = "core/activation/queue.py"
 _OBSERVATION = "core/activation/observation.py"
 

@@ -6,9 +6,9 @@ _SCHEDULE = "core/maintenance/schedule.py"
 _TASKS = "core/maintenance/tasks.py"
 _CONNECTION = "core/connections/connection.py"
 _FORWARDER = "core/connections/forwarder.py"
-_RECEIVING = "core/conversations/receiving.py"
+_RECEIVING = "core/conversations/dispatcher.py"
 _SETTINGS = "core/conversations/settings.py"
-_LOOKING = "core/conversations/looking.py"
+_LOOKING = "core/conversations/due_work.py"
 _DEFINITIONS = "core/routing/definitions.py"
 _CLEAN_UP = "spark/routing/clean_up.py"
 
@@ -96,7 +96,7 @@ BUGS: Bugs = {
     "Brokers of databases that failed to start": [
         Bug(_SETTINGS, "delivery_retry_ms: int = 25_000", "delivery_retry_ms: int = 30_000"),
         Bug(
-            "core/conversations/delivering.py",
+            "core/conversations/delivery.py",
             "retry_ms is not None and context.now_ms < retry_ms:",
             "retry_ms is not None and context.now_ms <= retry_ms:",
         ),

@@ -3,14 +3,14 @@
 from tests.mutations.bug import Bug, Bugs
 
 _TABLE = "core/routing/routing_table.py"
-_MATCHING = "core/routing/matching.py"
-_RESOLVING = "core/routing/resolving.py"
-_CHOOSING = "core/routing/choosing.py"
-_LOCATING = "core/routing/locating.py"
+_MATCHING = "core/routing/matching_routes.py"
+_RESOLVING = "core/routing/resolution.py"
+_CHOOSING = "core/routing/route_order.py"
+_LOCATING = "core/routing/target_service.py"
 _DEFINITIONS = "core/routing/definitions.py"
-_RECEIVING = "core/conversations/receiving.py"
+_RECEIVING = "core/conversations/dispatcher.py"
 _MIRRORS = "core/conversations/mirrors.py"
-_TRANSMITTING = "core/conversations/transmitting.py"
+_TRANSMITTING = "core/conversations/transmission.py"
 _QUESTIONS = "core/conversations/questions.py"
 
 _ORDER = "MIRRORED, IS_LOCAL, NETWORK, IS_TRANSPORT = range(4)"

@@ -27,7 +27,7 @@ from streaming.daemons.activator.settings import ActivatorEvent
 from streaming.daemons.host.start_records import decode_task
 from streaming.daemons.monitor.queue_metrics import QueuesByState
 from streaming.wire import activator_rows, notifications
-from streaming.wire.decoding import MAX_TOLD, InvalidRecordError, RecordDecoder
+from streaming.wire.record_decoders import MAX_TOLD, InvalidRecordError, RecordDecoder
 from tests.support.bad_input import Fuzzer
 from tests.support.bad_output import GOOD, QUEUES, TOPICS, OutputFuzzer, OutputRecord, valid_fields
 from tests.support.seeds import fresh_seed

@@ -10,8 +10,8 @@ from random import Random
 import pytest
 
 from streaming.core.activation.events import GroupObserved
-from streaming.core.observing.logs import LONGEST_LATE_AFTER_MS, Logs
-from streaming.core.observing.watched_group import WatchedGroup
+from streaming.core.observer.logs import LONGEST_LATE_AFTER_MS, Logs
+from streaming.core.observer.watched_group import WatchedGroup
 from tests.support.histories import MINUTE, SECOND, T, Timeline, W
 from tests.support.plain_group_in_memory import TOPICS, PlainGroup, PlainMember
 from tests.support.seeds import seeds

@@ -12,7 +12,7 @@ import pytest
 from streaming.core.routing.conversation import Decision, Question
 from streaming.core.routing.definitions import Definitions
 from streaming.core.routing.explanation import Explanation
-from streaming.core.routing.resolving import resolve
+from streaming.core.routing.resolution import resolve
 from streaming.wire.service_definitions import Case, DefinitionsFile
 from tests.support.routing_cases import random_case, random_definitions, random_question, random_semantics
 from tests.support.routing_oracle import allowed, network_address

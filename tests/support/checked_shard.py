@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from streaming.core.conversations.carrying import Failure, Report
+from streaming.core.conversations.decision_batches import Failure, Report
 from streaming.core.conversations.decisions import CleanUp, Decision
 from streaming.core.conversations.settings import ConversationSettings
 from streaming.core.routing.conversation import Instance

@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterable
 
 from streaming.core.conversations.conversation import TARGET, Conversation, Why
 from streaming.core.conversations.decisions import Decision, Deliver
-from streaming.core.conversations.delivering import RETURN_AWAITED
+from streaming.core.conversations.delivery import RETURN_AWAITED
 from streaming.core.conversations.mirrors import Mirrors
-from streaming.core.conversations.transmitting import SENT_AGAIN
+from streaming.core.conversations.transmission import SENT_AGAIN
 from streaming.core.routing import conversation as routing
 from streaming.core.routing.conversation import Outcome, Question
-from streaming.core.routing.resolving import ROUTE_ASKED_FOR, resolve
+from streaming.core.routing.resolution import ROUTE_ASKED_FOR, resolve
 from tests.support.held import number_of, text_of
 from tests.support.plain_shard import PlainShard
 

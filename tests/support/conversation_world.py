@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from random import Random
 from zlib import crc32
 
-from streaming.core.conversations.carrying import Carrying, Failure, Position, Sender
 from streaming.core.conversations.conversation import TARGET
+from streaming.core.conversations.decision_batches import Carrying, Failure, Position, Sender
 from streaming.core.conversations.decisions import Answered, CleanUp, DeadLetter, Deliver, NeedRoute, Transmit
 from streaming.core.conversations.kinds import Kind
 from streaming.core.routing.routing_table import ROUTERS_SERVICE

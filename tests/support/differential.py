@@ -32,8 +32,8 @@ from streaming.spark.activation.output_rows import (
 )
 from streaming.spark.activation.shard_settings import ServerNames
 from streaming.wire import input_records
-from streaming.wire.decoding import Decoder
 from streaming.wire.notifications import ActivationFormat
+from streaming.wire.record_decoders import Decoder
 from streaming.wire.topics import Topics
 from tests.support.batch_log import distinct_parts, merged_batches
 from tests.support.checked_producer import CheckedProducer

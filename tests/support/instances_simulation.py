@@ -12,7 +12,7 @@ from streaming.core.conversations.conversation import INITIATOR, TARGET, Convers
 from streaming.core.conversations.endpoint_states import State
 from streaming.core.conversations.kinds import Kind
 from streaming.core.conversations.settings import ConversationSettings
-from streaming.core.conversations.transmitting import LIFETIME_EXCEEDED
+from streaming.core.conversations.transmission import LIFETIME_EXCEEDED
 from streaming.core.times import FOREVER_MS
 from streaming.wire.envelope import Envelope
 from streaming.wire.service_commands import (

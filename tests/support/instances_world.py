@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from random import Random
 
 from streaming.core.connections.forwarder import TIME_OVER
-from streaming.core.conversations.carrying import Carrying, DecisionBatch, Failure, Position
 from streaming.core.conversations.conversation import TARGET
+from streaming.core.conversations.decision_batches import Carrying, DecisionBatch, Failure, Position
 from streaming.core.conversations.decisions import (
     Answered,
     AskRole,

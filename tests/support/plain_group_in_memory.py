@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from random import Random
 
-from streaming.core.observing.pictures import GroupPicture, GroupState, Member, Place
+from streaming.core.observer.pictures import GroupPicture, GroupState, Member, Place
 
 TOPICS = ("t", "u")
 

@@ -9,13 +9,13 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from streaming.core.conversations import looking, mirrors, questions, snapshot
+from streaming.core.conversations import due_work, mirrors, questions, snapshot
 from streaming.core.conversations.context import Context
 from streaming.core.conversations.conversation import INITIATOR, TARGET, Conversation
 from streaming.core.conversations.decisions import UNKNOWN_CONVERSATION, Decision, Deliver
+from streaming.core.conversations.dispatcher import take_incoming
 from streaming.core.conversations.mirrors import Mirrors
 from streaming.core.conversations.questions import Questions
-from streaming.core.conversations.receiving import take_incoming
 from streaming.core.conversations.settings import ConversationSettings
 from streaming.core.conversations.statements import UNKNOWN, take
 from streaming.core.conversations.step import Step
@@ -231,7 +231,7 @@ class PlainShard:
                 break
             name = conversation.conversation_id
             self.wakes[name] = self.agains[name] = now_ms + 1  # looked at
-            if not looking.look(context, conversation):
+            if not due_work.look(context, conversation):
                 del self.conversations[name], self.touched[name]
                 for instants in (self.wakes, self.dues, self.agains):
                     instants.pop(name, None)
@@ -307,7 +307,7 @@ class PlainShard:
         for name in {**self.conversations, **self.touched} if reached else ():
             far = (self.touched.get(name) or self.conversation(name)).far
             if far is not None and far.address in reached:
-                looking.send_again(context, self._open(name))
+                due_work.send_again(context, self._open(name))
 
     def _take_report(self, context: Context, report: ShardReport) -> None:
         if isinstance(report, News):
@@ -316,19 +316,19 @@ class PlainShard:
         conversation = self._open(name) if name in self.conversations else None
         if isinstance(report, Retried):
             if conversation is not None:
-                looking.retry(context, conversation)
+                due_work.retry(context, conversation)
             return
         if isinstance(report, NotSentReport):
             if conversation is not None:
                 place = report.is_initiator, report.message_sequence_number
-                looking.end_unsendable(context, conversation, *place, report.reason)
+                due_work.end_unsendable(context, conversation, *place, report.reason)
             return
         if conversation is None or conversation.begun != report.begun:
             for each in report.refused:
                 if each.offset is not None:
                     context.refuse(each.offset, UNKNOWN_CONVERSATION, UNKNOWN, each.source)
             return
-        looking.take_back(
+        due_work.take_back(
             context,
             conversation,
             report.is_initiator,
@@ -361,7 +361,7 @@ class PlainShard:
             assert again == conversation, f"a snapshot has lost something: {again} {conversation}"
             # A conversation that was due, but not looked at because of the limit, stays due.
             if self.wakes.get(name, now_ms + 1) > now_ms:
-                self.wakes[name] = looking.wake_ms(conversation, self.settings)
-            again_ms, before_ms = looking.again_ms(conversation, now_ms), self.agains.get(name, FOREVER_MS)
+                self.wakes[name] = due_work.wake_ms(conversation, self.settings)
+            again_ms, before_ms = due_work.again_ms(conversation, now_ms), self.agains.get(name, FOREVER_MS)
             # As in the product: what is not looked at keeps its instant.
             self.agains[name] = before_ms if before_ms <= now_ms and again_ms != FOREVER_MS else again_ms

@@ -11,7 +11,7 @@ from streaming.core.routing.databases import Database, Service
 from streaming.core.routing.definition_rules import RefusedDefinitionError
 from streaming.core.routing.definitions import MSDB, Definitions
 from streaming.core.routing.explanation import Explanation, Step
-from streaming.core.routing.resolving import resolve
+from streaming.core.routing.resolution import resolve
 from streaming.core.routing.routing_table import Route
 from streaming.wire.service_definitions import rows_of
 

@@ -24,7 +24,7 @@ from streaming.daemons.activator.step import Step
 from streaming.daemons.activator.store import About, QueueRecord, Store
 from streaming.errors import UserError
 from streaming.kafka.admin import Admin
-from streaming.wire.decoding import InvalidRecordError
+from streaming.wire.record_decoders import InvalidRecordError
 from tests.support.waiting import wait_until
 from tests.unit.test_activator_queues import DAY_MS, NOW_MS, Kafka, queues_of
 

@@ -30,7 +30,7 @@ from streaming.wire.activator_rows import (
     encode_row,
     key_of,
 )
-from streaming.wire.decoding import InvalidRecordError
+from streaming.wire.record_decoders import InvalidRecordError
 
 NOW_MS = 1_763_730_000_000
 NOW = iso_time(NOW_MS)

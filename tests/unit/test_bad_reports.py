@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from streaming.spark.routing.sources import RouterSource
-from streaming.wire.decoding import InvalidRecordError
+from streaming.wire.record_decoders import InvalidRecordError
 from streaming.wire.service_decisions import decode_decisions
 from tests.unit.core.test_conversation_restoring import SETTINGS, message, row, run, started
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.cli.routing.explaining import instance_of, read_json
+from streaming.cli.routing.explained_routes import instance_of, read_json
 from streaming.kafka.bootstrap_servers import own_addresses
 from streaming.wire.service_definitions import cases_decoder
 

@@ -31,8 +31,8 @@ from streaming.wire.activator_rows import (
     ProgramRow,
     encode_row,
 )
-from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.notifications import Activation, ActivationFormat, ActivationRecord
+from streaming.wire.record_decoders import InvalidRecordError
 from streaming.wire.signs_of_life import SignOfLife
 from streaming.wire.topics import Topics
 from tests.support.command_lines import fenced_blocks

@@ -20,8 +20,8 @@ from streaming.cli.conversations.show import ConversationFacts
 from streaming.cli.group_facts import GroupFacts
 from streaming.cli.main import app
 from streaming.cli.queue_facts import QueueFacts
-from streaming.cli.routing.diagnosing import Fault
-from streaming.cli.routing.explaining import Result
+from streaming.cli.routing.definition_faults import Fault
+from streaming.cli.routing.explained_routes import Result
 from streaming.core.activation.definition import ActivationClause, QueueDefinition
 from streaming.core.activation.held_notifications import Held
 from streaming.core.activation.program_starts import QueueActivator

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from streaming.cli.main import app
-from streaming.cli.routing.explaining import Result
+from streaming.cli.routing.explained_routes import Result
 from streaming.core.routing.conversation import Decision, Outcome
 from streaming.core.routing.definition_rules import MAX_DEFINITIONS, MAX_LIFETIME_S
 from streaming.core.routing.definitions import Definitions

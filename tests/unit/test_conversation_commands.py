@@ -12,12 +12,12 @@ from rich.console import Console, RenderableType
 from typer.testing import CliRunner
 
 from streaming.cli import options, presence
-from streaming.cli.conversations import commands, ending, lists, views
-from streaming.cli.conversations.ending import Ending, Outcome, behind_held, not_allowed
+from streaming.cli.conversations import commands, endings, lists, views
+from streaming.cli.conversations.endings import Ending, Outcome, behind_held, not_allowed
 from streaming.cli.conversations.show import facts
 from streaming.cli.conversations.views import Selection, Sent, Viewed, idle_before
 from streaming.cli.main import app
-from streaming.cli.routing.explaining import Origin
+from streaming.cli.routing.explained_routes import Origin
 from streaming.core.conversations.conversation import SPOKEN_STEP_MS
 from streaming.core.conversations.endpoint_states import State
 from streaming.core.routing.conversation import Instance
@@ -374,7 +374,7 @@ def test_without_a_terminal_the_agreement_is_an_option(monkeypatch: pytest.Monke
 
 def test_no_name_of_a_program_reaches_the_terminal_raw(capsys: pytest.CaptureFixture[str]) -> None:
     outcome = Outcome({"c\x1b]0;owned\x07/initiator": "CD"}, {"x\x1b[31m/target": "reason \x1b[5m"}, ())
-    ending.report(outcome, durations.parse("30s"), None)
+    endings.report(outcome, durations.parse("30s"), None)
     said = capsys.readouterr()
     assert "\x1b" not in said.out + said.err
     assert "c\\x1b]0;owned\\x07/initiator: ended" in said.out

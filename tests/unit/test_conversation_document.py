@@ -2,10 +2,10 @@
 
 import re
 
-from streaming.core.conversations import decisions, delivering, holding
+from streaming.core.conversations import decisions, delivery, held_messages
 from streaming.core.conversations.endpoint_states import State
 from streaming.core.conversations.settings import ConversationSettings
-from streaming.core.conversations.transmitting import SENT_AGAIN
+from streaming.core.conversations.transmission import SENT_AGAIN
 from streaming.core.routing.explanation import NUMBERS
 from tests.support.command_lines import ROOT
 
@@ -39,6 +39,6 @@ def test_every_limit_is_in_the_document() -> None:
 def test_every_state_and_reason_is_in_the_document() -> None:
     for state in State:
         assert state is State.ABSENT or f"| {state.name} |" in DOCUMENT
-    assert holding.LET_GO in DOCUMENT
+    assert held_messages.LET_GO in DOCUMENT
     assert SENT_AGAIN in DOCUMENT
-    assert delivering.RETURN_AWAITED.removesuffix(" by the transport") in DOCUMENT
+    assert delivery.RETURN_AWAITED.removesuffix(" by the transport") in DOCUMENT

@@ -12,8 +12,8 @@ from producers.received_message import ReceivedMessage
 from streaming.core.conversations.decisions import END_DIALOG, ERROR
 from streaming.errors import UserError
 from streaming.kafka.transactions import TransactionalProducer
-from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.delivered import error_body
+from streaming.wire.record_decoders import InvalidRecordError
 
 Record = tuple[str, bytes | None, dict[str, Any], list[str]]
 

@@ -8,7 +8,7 @@ from confluent_kafka import Message
 
 from streaming.cli.dashboard.activations import Activated, Activations, of_task
 from streaming.core.times import iso_time
-from streaming.wire.decoding import InvalidRecordError
+from streaming.wire.record_decoders import InvalidRecordError
 from tests.support.dashboards import RowsInMemory, application_of, ask, row
 
 AT_MS = 1_760_000_000_000

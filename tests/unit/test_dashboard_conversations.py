@@ -9,7 +9,7 @@ import pytest
 from streaming.cli.conversations.show import facts
 from streaming.cli.conversations.views import Viewed
 from streaming.cli.dashboard.conversation_pages import conversation_page
-from streaming.cli.routing.explaining import Origin, instance_of
+from streaming.cli.routing.explained_routes import Origin, instance_of
 from streaming.core.times import iso_time
 from streaming.system import wall_clock
 from tests.support.conversation_scene import DEFINITIONS

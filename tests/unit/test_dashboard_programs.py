@@ -16,7 +16,7 @@ from streaming.cli.dashboard.kept import Kept
 from streaming.cli.dashboard.program_pages import Program
 from streaming.cli.dashboard.server import Dashboard, Entry, News, Page, Part
 from streaming.cli.lines import say
-from streaming.cli.routing.diagnosing import Fault
+from streaming.cli.routing.definition_faults import Fault
 from streaming.core.times import iso_time
 from streaming.errors import UserError
 from streaming.system import hints, wall_clock

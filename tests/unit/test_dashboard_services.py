@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from streaming.cli.dashboard.live_services import BoundedRows
-from streaming.cli.dashboard.paging import paged
-from streaming.cli.routing.explaining import Origin, instance_of, one_case, results
+from streaming.cli.dashboard.table_pages import paged
+from streaming.cli.routing.explained_routes import Origin, instance_of, one_case, results
 from streaming.wire.service_commands import CreateRoute, CreateService, DropService
 from streaming.wire.service_views import EndpointRow, decode_endpoint
 from tests.support.conversation_scene import DEFINITIONS

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from streaming.core.conversations.carrying import Carrying, Position
+from streaming.core.conversations.decision_batches import Carrying, Position
 from streaming.core.conversations.decisions import CleanUp
 from streaming.daemons.transport.clean_up import CleanUps
 from streaming.daemons.transport.share import Partition

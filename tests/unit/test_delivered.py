@@ -8,8 +8,8 @@ from confluent_kafka import Message
 
 from streaming.core.conversations.decisions import Deliver
 from streaming.core.conversations.kinds import Kind
-from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.delivered import OWN_HEADERS, dead_letter, delivered, error_body
+from streaming.wire.record_decoders import InvalidRecordError
 from tests.support.transporting import deliver
 
 ENVELOPE = (

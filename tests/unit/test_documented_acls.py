@@ -8,13 +8,13 @@ from confluent_kafka.admin import AclOperation
 from producers.services import ServiceClient, queue_of
 from streaming.cli import activators
 from streaming.cli.command_sender import send_commands
-from streaming.cli.conversations import ending, retrying, views
-from streaming.cli.routing import diagnosing, service_commands
-from streaming.cli.routing.explaining import Origin
+from streaming.cli.conversations import endings, retry_request, views
+from streaming.cli.routing import definition_faults, service_commands
+from streaming.cli.routing.explained_routes import Origin
 from streaming.core.routing.conversation import Instance
 from streaming.core.routing.databases import Service
 from streaming.core.routing.definitions import Definitions
-from streaming.daemons.activator.publishing import Place, opened
+from streaming.daemons.activator.published_rows import Place, opened
 from streaming.daemons.activator.settings import DEFAULT_GROUP_ID
 from streaming.daemons.host import config as host_config
 from streaming.daemons.monitor import monitor, sole_monitor
@@ -90,8 +90,8 @@ def test_the_rights_of_the_commands_for_conversations(asked: list[Rights]) -> No
     for command in (
         lambda: views.read_endpoints(kafka, topics, views.Selection()),
         lambda: views.read_transmissions(kafka, topics),
-        lambda: ending.end(kafka, topics, {}, ending.Ending(), 1),
-        lambda: retrying.retry(kafka, topics, "c", {}, 1),
+        lambda: endings.end(kafka, topics, {}, endings.Ending(), 1),
+        lambda: retry_request.retry(kafka, topics, "c", {}, 1),
     ):
         with pytest.raises(AskedError):
             command()
@@ -152,7 +152,7 @@ def test_diagnose_describes_the_topics_of_queues(asked: list[Rights]) -> None:
     definitions.create_service(Service("service", "msdb", "orders"))
     source = Origin(lambda: definitions, Instance(frozenset()))
     with pytest.raises(AskedError):
-        diagnosing.faults(source, Cluster("localhost:1"), Topics(), {})
+        definition_faults.faults(source, Cluster("localhost:1"), Topics(), {})
     assert asked == [{"orders": (AclOperation.DESCRIBE,)}]
     described = [(right.client, right.name) for right in documented_rights() if right.operation == "Describe"]
     documented = [(client, name) for client, name in described if client.startswith("`diagnose`")]

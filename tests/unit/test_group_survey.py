@@ -10,9 +10,9 @@ import pytest
 from streaming.cli import group_facts, group_survey
 from streaming.cli.group_facts import GroupFacts
 from streaming.cli.group_survey import GroupSurvey
-from streaming.core.observing.expiry import KeptFrom
-from streaming.core.observing.logs import Logs
-from streaming.core.observing.pictures import GroupPicture, GroupState, Member, Place
+from streaming.core.observer.expiry import KeptFrom
+from streaming.core.observer.logs import Logs
+from streaming.core.observer.pictures import GroupPicture, GroupState, Member, Place
 from streaming.daemons.activator.settings import DEFAULT_GROUP_ID
 from streaming.daemons.monitor import sole_monitor
 from streaming.daemons.observer import sole_observer

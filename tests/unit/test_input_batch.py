@@ -10,7 +10,7 @@ from streaming.core.activation.events import Receive
 from streaming.spark.activation.input_batch import by_key, events_of, keys_of
 from streaming.spark.activation.sources import Source
 from streaming.wire import input_records
-from streaming.wire.decoding import Decoder
+from streaming.wire.record_decoders import Decoder
 from tests.support.fake_spark import Record, table
 
 DECODERS: dict[Any, Decoder[Any]] = {

@@ -2,7 +2,7 @@
 
 import pytest
 
-from streaming.core.conversations.carrying import MAX_RETURNED, Failure, Report
+from streaming.core.conversations.decision_batches import MAX_RETURNED, Failure, Report
 from streaming.core.conversations.decisions import Deliver
 from streaming.core.conversations.kinds import Kind
 from streaming.wire.service_decisions import RefusedReport, decode_report, encoded_reports

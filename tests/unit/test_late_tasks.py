@@ -1,10 +1,10 @@
 """A host refuses tasks that come too late. It tells the first, and how many more there were."""
 
 from streaming.daemons.host.config import HostConfig, Procedure
-from streaming.daemons.host.deciding import Refusal, decide
 from streaming.daemons.host.invocation import Invocation
 from streaming.daemons.host.late_tasks import LateTasks
 from streaming.daemons.host.start_records import StartRecord
+from streaming.daemons.host.task_decisions import Refusal, decide
 from streaming.wire.output_records import StartActivatedTask
 
 

@@ -24,7 +24,7 @@ from streaming.kafka.clients import Cluster
 from streaming.kafka.end_offsets import EndOffsets
 from streaming.spark.row_counts import CounterParam
 from streaming.system.metrics_server import MetricsServer, ProgramMetrics
-from streaming.wire.decoding import InvalidRecordError
+from streaming.wire.record_decoders import InvalidRecordError
 from streaming.wire.topics import Topics
 from tests.support.http_answers import get
 from tests.support.metric_names import (

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.envelope import Envelope, decode_value, encode_envelope
+from streaming.wire.record_decoders import InvalidRecordError
 
 ENVELOPE: dict[str, Any] = {
     "type": "MESSAGE",

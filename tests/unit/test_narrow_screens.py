@@ -24,7 +24,7 @@ from streaming.core.activation.sessions import Lease, Session
 from streaming.core.routing.definitions import Definitions
 from streaming.daemons.activator import status
 from streaming.system.screens import FILE_WIDTH, Column, RecordTable, cell
-from streaming.system.wrapping import wrap
+from streaming.system.wrapped_text import wrap
 from streaming.wire.activator_rows import ActivatorRow, DecisionRow, ExitRow, HeldRow
 from streaming.wire.notifications import Activation
 from streaming.wire.service_commands import CreateDatabase, CreateRoute, CreateService

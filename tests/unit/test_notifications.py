@@ -7,8 +7,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.notifications import Activation, ActivationFormat, decode
+from streaming.wire.record_decoders import InvalidRecordError
 from tests.support.fake_spark import SETTINGS, FakeShard, Output, activations, arrival, command, receive
 
 START = 1_700_000_000_123

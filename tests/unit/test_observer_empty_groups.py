@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from streaming.core.observing.expiry import KeptFrom
-from streaming.core.observing.logs import Logs
-from streaming.core.observing.pictures import GroupPicture, GroupState, Member
-from streaming.core.observing.watched_group import OffsetReset, Settings, WatchedGroup
+from streaming.core.observer.expiry import KeptFrom
+from streaming.core.observer.logs import Logs
+from streaming.core.observer.pictures import GroupPicture, GroupState, Member
+from streaming.core.observer.watched_group import OffsetReset, Settings, WatchedGroup
 from streaming.daemons.observer import empty_groups
 from streaming.daemons.observer.empty_groups import EmptyGroups
 from streaming.daemons.observer.entries import Watch

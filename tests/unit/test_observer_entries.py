@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from streaming.core.observing.watched_group import OffsetReset
+from streaming.core.observer.watched_group import OffsetReset
 from streaming.daemons.activator.config import Config, ProgramEntry
 from streaming.daemons.observer.entries import Watches, watches
 from streaming.daemons.observer.settings import ObserverSettings

@@ -21,7 +21,7 @@ from streaming.cli.diagnosis.running_faults import RunningInstance
 from streaming.cli.group_facts import GroupFacts
 from streaming.cli.queue_facts import QueueFacts
 from streaming.cli.queue_show import explanation
-from streaming.cli.routing.diagnosing import Fault
+from streaming.cli.routing.definition_faults import Fault
 from streaming.core.times import iso_time
 from streaming.kafka.access import RightMissingError
 from streaming.kafka.admin import Admin, GroupMember

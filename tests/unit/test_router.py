@@ -28,7 +28,7 @@ from streaming.spark.routing.query import decisions_in
 from streaming.spark.routing.run_shard import run_shard
 from streaming.spark.routing.shard_settings import RouterShardSettings
 from streaming.system.metrics_server import MetricsServer
-from streaming.wire.decoding import InvalidRecordError
+from streaming.wire.record_decoders import InvalidRecordError
 from streaming.wire.topics import Topics
 from tests.support.metric_names import documented_router_metrics
 from tests.unit.test_checkpoint_layout import FakePath, Files

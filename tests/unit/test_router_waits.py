@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from streaming.cli.conversations import ending, unknown
-from streaming.cli.conversations.ending import Outcome
+from streaming.cli.conversations import endings, unknown
+from streaming.cli.conversations.endings import Outcome
 from streaming.cli.routing import router_waits, service_commands
 from streaming.cli.routing.router_waits import Patience, router_absence
 from streaming.core.routing.definitions import Definitions
@@ -67,7 +67,7 @@ def test_a_definition_waits_only_for_a_router_that_runs(
 
 
 def test_an_end_without_a_router_is_told_with_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
-    code = ending.report(Outcome(unknown={"c/initiator"}), durations.parse("30s"), ABSENT)
+    code = endings.report(Outcome(unknown={"c/initiator"}), durations.parse("30s"), ABSENT)
     said = capsys.readouterr()
     assert (code, said.out) == (1, "")
     assert said.err == f"The statements are sent, and a router ends 1 endpoint when it reads them: {ABSENT}\n"

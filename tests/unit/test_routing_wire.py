@@ -8,8 +8,8 @@ import pytest
 from streaming.core.routing.databases import MIRROR
 from streaming.core.routing.definition_rules import RefusedDefinitionError
 from streaming.core.routing.definitions import Definitions
-from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.envelope import MAX_ENVELOPE_BYTES, Envelope, decode_envelope
+from streaming.wire.record_decoders import InvalidRecordError
 from streaming.wire.service_commands import decode
 from streaming.wire.service_definitions import rows_of
 from tests.support.routing_scene import HOST_1, HOST_2, IN_A, IN_B, STOCK, decide, own, route, scene

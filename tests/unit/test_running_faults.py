@@ -10,8 +10,8 @@ from streaming.cli.diagnosis import command, diagnosis
 from streaming.cli.diagnosis.running_faults import open_conversations
 from streaming.cli.lines import say
 from streaming.cli.options import InstanceOptions, Place
-from streaming.cli.routing import diagnosing
-from streaming.cli.routing.explaining import Origin
+from streaming.cli.routing import definition_faults
+from streaming.cli.routing.explained_routes import Origin
 from streaming.core.routing.conversation import RoutedMessage
 from streaming.core.routing.definitions import Definitions
 from streaming.core.routing.routing_table import Route
@@ -33,7 +33,7 @@ def expired(definitions: Definitions, conversations: Counter[RoutedMessage]) -> 
     def load() -> Definitions:
         return definitions
 
-    found = diagnosing.faults(Origin(load, INSTANCE), None, Topics(), conversations)
+    found = definition_faults.faults(Origin(load, INSTANCE), None, Topics(), conversations)
     return [f"{each.where}: {each.problem}" for each in found if each.kind == "expired route"]
 
 

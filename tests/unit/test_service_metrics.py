@@ -9,7 +9,7 @@ from streaming.core.times import iso_time
 from streaming.daemons.router.view_metrics import Conversations
 from streaming.daemons.transport.metrics import Counts
 from streaming.system.service_labels import MOST, OTHER, ServiceLabels
-from streaming.wire.decoding import InvalidRecordError
+from streaming.wire.record_decoders import InvalidRecordError
 from tests.support.viewed import endpoint, transmission
 
 NOW_S = 1_800_000_000

@@ -11,7 +11,7 @@ from streaming.daemons.monitor.settings import MonitorOptions, MonitorSettings
 from streaming.daemons.monitor.signs_of_life import SignsOfLife
 from streaming.daemons.query.sole_program import SoleProgram
 from streaming.system import durations
-from streaming.wire.decoding import InvalidRecordError
+from streaming.wire.record_decoders import InvalidRecordError
 from streaming.wire.signs_of_life import SignOfLife, decode_sign
 
 TICKS = {"p-queue-ticks": {"0": 41}}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from streaming.core.conversations.carrying import Carrying, DecisionBatch, Position
+from streaming.core.conversations.decision_batches import Carrying, DecisionBatch, Position
 from streaming.core.conversations.decisions import Transmit
 from streaming.core.conversations.kinds import Kind
 from streaming.daemons.transport.transaction import MAX_DECISIONS, Context, Transaction

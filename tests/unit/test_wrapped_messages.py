@@ -20,10 +20,10 @@ import streaming
 from streaming.cli import groups, lines, main, options
 from streaming.cli.diagnosis import command as diagnosis
 from streaming.cli.group_survey import Finding
-from streaming.cli.routing.diagnosing import Fault
-from streaming.core.observing.pictures import GroupState
-from streaming.core.observing.question import Answer
-from streaming.core.observing.verdict import Verdict
+from streaming.cli.routing.definition_faults import Fault
+from streaming.core.observer.pictures import GroupState
+from streaming.core.observer.question import Answer
+from streaming.core.observer.verdict import Verdict
 from streaming.daemons.query import start_progress
 from streaming.kafka.group_looks import GroupKind
 from streaming.system import embedded_broker, hints, logs

@@ -24,7 +24,7 @@ from streaming.system.durations import Duration
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from streaming.cli.conversations.ending import Ending
+    from streaming.cli.conversations.endings import Ending
     from streaming.cli.conversations.views import Selection, Viewed
     from streaming.wire.service_views import EndpointRow
 
@@ -179,7 +179,7 @@ def show_conversation(
     from streaming.cli import tables
     from streaming.cli.conversations import show, unknown
     from streaming.cli.presence import introduce
-    from streaming.cli.routing import explaining
+    from streaming.cli.routing import explained_routes
 
     kafka, topics = place.cluster(), place.topics()
     addresses = instance.addresses(place)
@@ -187,7 +187,7 @@ def show_conversation(
         kafka,
         topics,
         conversation,
-        lambda: explaining.source(None, lambda: kafka, topics, addresses, instance.is_forwarding),
+        lambda: explained_routes.source(None, lambda: kafka, topics, addresses, instance.is_forwarding),
     )
     if not found.is_known:
         raise unknown.no_conversation(kafka, topics, found.conversation_id)
@@ -225,7 +225,7 @@ def end(
     Waits until the router shows that they have ended. Without --side, both endpoints of a conversation are ended.
     Without --error and --cleanup, the far side gets an EndDialog behind the messages that are held.
     """
-    from streaming.cli.conversations import ending, unknown, views
+    from streaming.cli.conversations import endings, unknown, views
     from streaming.cli.routing.router_waits import router_absence
 
     is_filtered = bool(filters.service or filters.far_service or filters.state or filters.idle)
@@ -241,7 +241,7 @@ def end(
     held = {key: viewed.held.get(key, 0) for key in viewed.endpoints}
     endpoints = {key: row for key, row in viewed.endpoints.items() if statement.is_allowed(row, held[key])}
     if conversation is not None:
-        for line in ending.not_allowed(statement, [(row, held[key]) for key, row in viewed.endpoints.items()]):
+        for line in endings.not_allowed(statement, [(row, held[key]) for key, row in viewed.endpoints.items()]):
             say(f"conversation {conversation}: {line}", err=True)
     if not endpoints:
         say("no endpoint to end")
@@ -251,11 +251,11 @@ def end(
         raise typer.Exit(0 if conversation is None else 1)
     if conversation is None and not yes:
         _ask(endpoints, statement)
-    for line in ending.behind_held(statement, {key: held[key] for key in endpoints}):
+    for line in endings.behind_held(statement, {key: held[key] for key in endpoints}):
         say(line, err=True)
     absent = router_absence(kafka, topics)
-    outcome = ending.end(kafka, topics, endpoints, statement, 0.0 if absent else timeout.ms / 1000)
-    raise typer.Exit(ending.report(outcome, timeout, absent))
+    outcome = endings.end(kafka, topics, endpoints, statement, 0.0 if absent else timeout.ms / 1000)
+    raise typer.Exit(endings.report(outcome, timeout, absent))
 
 
 @conversations.command("retry")
@@ -269,7 +269,7 @@ def retry(
 
     Deliveries that failed do not wait for their next try, and the router decides again about all others.
     """
-    from streaming.cli.conversations import lists, retrying, unknown, views
+    from streaming.cli.conversations import lists, retry_request, unknown, views
     from streaming.cli.routing.router_waits import router_absence
 
     kafka, topics = place.cluster(), place.topics()
@@ -284,7 +284,7 @@ def retry(
     if (absent := router_absence(kafka, topics)) is not None:
         say(f"Nobody would try again: {absent}", err=True)
         raise typer.Exit(1)
-    found = retrying.retry(kafka, topics, conversation, held, timeout.ms / 1000)
+    found = retry_request.retry(kafka, topics, conversation, held, timeout.ms / 1000)
     if found is None:
         says = f"`{hints.command('diagnose')}` says whether it gets on."
         say(f"The router has shown no result within {timeout}. {says}", err=True)
@@ -339,7 +339,7 @@ def transmissions(
 
 
 def _ending(error: int | None, text: str | None, *, cleanup: bool) -> "Ending":
-    from streaming.cli.conversations.ending import Ending
+    from streaming.cli.conversations.endings import Ending
 
     if cleanup and error is not None:
         raise UserError("--cleanup tells nobody, and --error tells the far side. Give one of them.")

@@ -13,7 +13,7 @@ from streaming.cli.tables import table_of
 from streaming.core.conversations.conversation import SPOKEN_STEP_MS
 from streaming.core.conversations.endpoint_states import ENDED, State
 from streaming.core.numbers import plural
-from streaming.core.routing.locating import NO_SERVICE
+from streaming.core.routing.target_service import NO_SERVICE
 from streaming.core.times import iso_time
 from streaming.system import hints
 from streaming.system.ages import age, instant, instant_utc

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from streaming.cli.conversations.lists import SIDES, held_messages, last_statement, next_try, why
 from streaming.cli.conversations.views import Selection, Viewed, identified, read_endpoints
-from streaming.cli.routing.explaining import Origin, Result, one_case, results
+from streaming.cli.routing.explained_routes import Origin, Result, one_case, results
 from streaming.core.routing.definitions import Definitions
 from streaming.kafka.clients import Cluster
 from streaming.system.ages import instant_utc

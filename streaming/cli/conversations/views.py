@@ -22,7 +22,7 @@ from streaming.kafka.last_records import last_records
 from streaming.kafka.latest_rows import LatestRows
 from streaming.kafka.topic_follower import Start, TopicFollower, only_of_keys
 from streaming.wire import service_progress
-from streaming.wire.decoding import InvalidRecordError, decode_json
+from streaming.wire.record_decoders import InvalidRecordError, decode_json
 from streaming.wire.service_progress import decode_progress
 from streaming.wire.service_views import EndpointRow, TransmissionRow, decode_endpoint, decode_transmission
 from streaming.wire.topics import Topics

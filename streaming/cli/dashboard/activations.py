@@ -8,10 +8,10 @@ from confluent_kafka import Message
 
 from streaming.core.activation.notification import EventType
 from streaming.core.times import iso_ms, iso_time
-from streaming.wire.decoding import InvalidRecordError, decode_json
 from streaming.wire.input_records import is_queue_name
 from streaming.wire.notifications import Activation
 from streaming.wire.output_records import StartActivatedTask
+from streaming.wire.record_decoders import InvalidRecordError, decode_json
 
 # Records of one activation: a notification for each event notification, and a task. A queue that was dropped and
 # created again counts from 1 again, but not so soon.

@@ -45,7 +45,7 @@ def dashboard(
     pip install 'queue-activation[dashboard]'.
     """
     try:
-        from streaming.cli.dashboard.serving import serve
+        from streaming.cli.dashboard.web_server import serve
     except ModuleNotFoundError as error:
         raise UserError(
             f"The dashboard needs the package {error.name}. Install it: pip install 'queue-activation[dashboard]'"

@@ -10,10 +10,10 @@ from starlette.datastructures import QueryParams
 from streaming.cli.conversations import lists, show, unknown
 from streaming.cli.dashboard.kept import Kept, Shared
 from streaming.cli.dashboard.live_services import MAX_ROWS, LiveServices
-from streaming.cli.dashboard.paging import paged
 from streaming.cli.dashboard.server import Page, Part
 from streaming.cli.dashboard.service_pages import live_parts
-from streaming.cli.routing import explaining
+from streaming.cli.dashboard.table_pages import paged
+from streaming.cli.routing import explained_routes
 from streaming.system import wall_clock
 from streaming.wire.service_views import EndpointRow, TransmissionRow
 
@@ -21,7 +21,7 @@ _HELD = "held"
 # Reasons that the page lists; each is one sentence.
 _MOST_REASONS = 20
 # What the command marks by a sign.
-_NAMES = {explaining.RESULT: "outcome"}
+_NAMES = {explained_routes.RESULT: "outcome"}
 
 
 class ConversationPages:
@@ -91,7 +91,7 @@ class ConversationPages:
     def _facts(self, given: str) -> show.ConversationFacts:
         cluster, topics = self._services.cluster, self._services.topics
         origin = partial(
-            explaining.source, None, lambda: cluster, topics, self._services.addresses, is_forwarding=False
+            explained_routes.source, None, lambda: cluster, topics, self._services.addresses, is_forwarding=False
         )
         return show.find(cluster, topics, given, origin)
 

@@ -5,7 +5,7 @@ import time
 from dataclasses import dataclass
 
 from streaming.cli.group_survey import Finding, GroupSurvey
-from streaming.core.observing.pictures import place_name
+from streaming.core.observer.pictures import place_name
 from streaming.errors import UserError
 from streaming.kafka.clients import Cluster
 

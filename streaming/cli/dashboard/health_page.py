@@ -12,7 +12,7 @@ from streaming.cli.dashboard.live_view import LiveView
 from streaming.cli.dashboard.server import Page, Part
 from streaming.cli.diagnosis import diagnosis
 from streaming.cli.lines import say
-from streaming.cli.routing.diagnosing import Fault
+from streaming.cli.routing.definition_faults import Fault
 from streaming.kafka.bootstrap_servers import own_addresses
 
 # Signs of life are looked at this often. Faults take some seconds to find.

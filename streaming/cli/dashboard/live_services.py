@@ -11,7 +11,7 @@ from confluent_kafka import Message
 
 from streaming.cli.dashboard.contact import Contact
 from streaming.cli.diagnosis.running_faults import has_services
-from streaming.cli.routing.explaining import Origin, instance_of
+from streaming.cli.routing.explained_routes import Origin, instance_of
 from streaming.core.routing.definition_rules import RefusedDefinitionError
 from streaming.core.routing.definitions import Definitions
 from streaming.errors import UserError
@@ -23,7 +23,7 @@ from streaming.kafka.own_programs import is_running
 from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.system import hints, wall_clock
 from streaming.wire import service_commands
-from streaming.wire.decoding import RecordDecoder
+from streaming.wire.record_decoders import RecordDecoder
 from streaming.wire.service_commands import ServiceCommand
 from streaming.wire.service_views import EndpointRow, TransmissionRow, decode_endpoint, decode_transmission
 from streaming.wire.topics import Topics

@@ -17,9 +17,9 @@ from streaming.kafka.clients import Cluster
 from streaming.kafka.latest_rows import LatestRows
 from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.system import wall_clock
-from streaming.wire.decoding import RecordDecoder
 from streaming.wire.notifications import decode
 from streaming.wire.output_records import MonitorRow
+from streaming.wire.record_decoders import RecordDecoder
 from streaming.wire.topics import Topics
 
 # Activations of this time are read at the start, and as many are kept.

@@ -12,9 +12,9 @@ from streaming.cli.dashboard import queue_history
 from streaming.cli.dashboard.group_map import GroupMaps
 from streaming.cli.dashboard.kept import Kept
 from streaming.cli.dashboard.live_view import LiveView
-from streaming.cli.dashboard.paging import paged
 from streaming.cli.dashboard.pictures import SPARK_MS, picture, sparkline
 from streaming.cli.dashboard.server import Page, Part
+from streaming.cli.dashboard.table_pages import paged
 from streaming.cli.dashboard.timeline import Timeline, timeline
 from streaming.cli.monitor_rows import observed, state_name, unread_count
 from streaming.cli.monitors_view import STATES, meaning

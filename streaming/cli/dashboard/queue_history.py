@@ -16,9 +16,9 @@ from streaming.core.times import iso_ms
 from streaming.kafka.clients import Cluster
 from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.wire import input_records
-from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.notifications import decode
 from streaming.wire.output_records import MonitorRow
+from streaming.wire.record_decoders import InvalidRecordError
 from streaming.wire.topics import Topics
 
 # Reading ends after this time or so many records of all queues of its partitions. Then a part of the period is missing.

@@ -8,10 +8,10 @@ from starlette.datastructures import QueryParams
 
 from streaming.cli.dashboard.live_services import LiveServices, Services
 from streaming.cli.dashboard.live_view import LiveView
-from streaming.cli.dashboard.paging import paged
 from streaming.cli.dashboard.server import Page, Part
+from streaming.cli.dashboard.table_pages import paged
 from streaming.cli.monitor_rows import state_name, unread_count
-from streaming.cli.routing.explaining import RESULT, Result, one_case, results
+from streaming.cli.routing.explained_routes import RESULT, Result, one_case, results
 from streaming.core.conversations.endpoint_states import ENDED
 from streaming.kafka.own_programs import PROGRAMS
 from streaming.wire.service_definitions import rows_of

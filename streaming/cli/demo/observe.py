@@ -20,7 +20,7 @@ from streaming.cli.demo.starters import READERS_LOG, Reader, write_configs
 from streaming.cli.group_survey import KEDA_LAG_THRESHOLD, lag_rule_readers
 from streaming.cli.monitor_process import monitor_process
 from streaming.core.numbers import plural
-from streaming.core.observing.logs import Logs
+from streaming.core.observer.logs import Logs
 from streaming.kafka.group_looks import GroupKind, GroupLooks
 from streaming.system import java
 from streaming.system.jars import broker_jars

@@ -18,7 +18,7 @@ from rich.console import Console
 from streaming.cli.demo.observe_plan import ABORTED, EXPIRED, GROUPS
 from streaming.cli.demo.timeline import TOPICS, Timeline, latencies
 from streaming.core.numbers import plural
-from streaming.core.observing.pictures import Place
+from streaming.core.observer.pictures import Place
 
 _READ = re.compile(r"(\d+) (\S+)-\d+ (.+)")
 _PARTITIONS = {group.name: group.partitions for group in GROUPS}

@@ -15,10 +15,10 @@ from streaming.cli.demo.service_records import NO_DIFFERENCES, Delivery, Service
 from streaming.cli.demo.timeline import TOPICS, Timeline, latencies
 from streaming.core.numbers import plural
 from streaming.wire import service_commands
-from streaming.wire.decoding import decode_json
 from streaming.wire.delivered import kind_of
 from streaming.wire.envelope import decode_envelope
 from streaming.wire.headers import decoded_headers
+from streaming.wire.record_decoders import decode_json
 from streaming.wire.service_commands import AlterRoute, CreateService
 from streaming.wire.service_views import TransmissionRow, decode_transmission
 

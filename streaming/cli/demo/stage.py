@@ -84,7 +84,7 @@ def dashboard(cluster: Cluster) -> Iterator[str | None]:
     """Serves the dashboard while the block runs, and yields its address; None if its packages are not installed."""
     try:
         from streaming.cli.dashboard.address import Address
-        from streaming.cli.dashboard.serving import Served, listen_on_default
+        from streaming.cli.dashboard.web_server import Served, listen_on_default
     except ModuleNotFoundError:
         yield None
         return

@@ -22,8 +22,8 @@ from streaming.core.numbers import plural
 from streaming.daemons.host.start_records import decode_task
 from streaming.system.logs import printable
 from streaming.wire import input_records, notifications
-from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.input_records import Commit, MessageArrived, Receive, ReceiveRecord, Rollback
+from streaming.wire.record_decoders import InvalidRecordError
 from streaming.wire.topics import Topics
 
 TOPICS = Topics()

@@ -10,7 +10,7 @@ from streaming.cli.options import InstanceOptions, Json, Place
 from streaming.cli.routing.routes import DefinitionsPath
 
 if TYPE_CHECKING:
-    from streaming.cli.routing import diagnosing
+    from streaming.cli.routing import definition_faults
 
 
 def diagnose(
@@ -30,14 +30,14 @@ def diagnose(
     """
     from streaming.cli.diagnosis import diagnosis
     from streaming.cli.presence import say_age
-    from streaming.cli.routing import diagnosing, explaining
+    from streaming.cli.routing import definition_faults, explained_routes
 
     topics = place.topics()
     addresses = instance.addresses(place)
     is_forwarding = instance.is_forwarding
     if definitions is not None:
-        source = explaining.source(definitions, place.cluster, topics, addresses, is_forwarding)
-        _end(_tell(diagnosing.faults(source, None, topics, {}), as_json=as_json), as_json)
+        source = explained_routes.source(definitions, place.cluster, topics, addresses, is_forwarding)
+        _end(_tell(definition_faults.faults(source, None, topics, {}), as_json=as_json), as_json)
     kafka, is_faulty = place.cluster(), False
     with watched() as warned:
         for part in diagnosis.parts(kafka, topics, diagnosis.Place(addresses, is_forwarding), _warn):
@@ -57,7 +57,7 @@ def _end(is_faulty: bool, as_json: bool, *, is_all: bool = True) -> NoReturn:
     raise typer.Exit(1 if is_faulty else 0)
 
 
-def _tell(faults: "Iterable[diagnosing.Fault]", *, as_json: bool) -> bool:
+def _tell(faults: "Iterable[definition_faults.Fault]", *, as_json: bool) -> bool:
     """Prints faults; returns whether there are any."""
     told = [*faults]
     for fault in told:

@@ -5,8 +5,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from streaming.cli.diagnosis.running_faults import RunningInstance, has_services
-from streaming.cli.routing import diagnosing, explaining
-from streaming.cli.routing.diagnosing import Fault
+from streaming.cli.routing import definition_faults, explained_routes
+from streaming.cli.routing.definition_faults import Fault
 from streaming.cli.routing.service_commands import fold, read_commands
 from streaming.core.routing.definitions import Definitions
 from streaming.kafka.access import AccessDeniedError, rights
@@ -65,9 +65,9 @@ def parts(kafka: Cluster, topics: Topics, place: Place, warn: Callable[[str], No
         yield Part([*running.programs(Definitions())], "monitor")
         yield Part([*running.work(has_services=False)])
         return
-    source = explaining.source(None, lambda: kafka, topics, place.addresses, place.is_forwarding)
+    source = explained_routes.source(None, lambda: kafka, topics, place.addresses, place.is_forwarding)
     definitions = source.load()
     running = RunningInstance(kafka, topics, warn, wall_clock.now_ms())
     yield Part([*running.programs(definitions)], "router" if any(definitions.services()) else "monitor")
-    yield Part(diagnosing.faults(source, kafka, topics, running.open_conversations(definitions)))
+    yield Part(definition_faults.faults(source, kafka, topics, running.open_conversations(definitions)))
     yield Part([*running.work()])

@@ -17,7 +17,7 @@ from streaming.cli.monitor_rows import (
 )
 from streaming.cli.present import NOBODY_MISSING, Present
 from streaming.cli.queue_facts import QueueFacts
-from streaming.cli.routing.diagnosing import Fault
+from streaming.cli.routing.definition_faults import Fault
 from streaming.kafka import own_programs
 from streaming.kafka.clients import Cluster
 from streaming.kafka.topic_follower import Start, TopicFollower

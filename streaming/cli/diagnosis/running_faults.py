@@ -10,7 +10,7 @@ from streaming.cli.conversations import lists, views
 from streaming.cli.dead_letters import decode
 from streaming.cli.diagnosis import queue_faults
 from streaming.cli.presence import last_sign, lateness
-from streaming.cli.routing.diagnosing import Fault
+from streaming.cli.routing.definition_faults import Fault
 from streaming.core.conversations.endpoint_states import State, Trigger, after
 from streaming.core.numbers import plural
 from streaming.core.routing.conversation import RoutedMessage
@@ -21,7 +21,7 @@ from streaming.kafka.clients import Cluster
 from streaming.kafka.last_records import last_records
 from streaming.kafka.own_programs import absence, starting
 from streaming.system import hints
-from streaming.wire.decoding import InvalidRecordError
+from streaming.wire.record_decoders import InvalidRecordError
 from streaming.wire.service_decisions import MARK, decode_mark
 from streaming.wire.service_views import EndpointRow
 from streaming.wire.topics import HOUR_MS, Topics

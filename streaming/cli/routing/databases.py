@@ -171,7 +171,7 @@ def alter_service(
 def _warn_without_topic(kafka: Cluster, topics: Topics, queue: str) -> None:
     """Warns if a service's queue has no topic that this user may see."""
     from streaming.cli.queue_facts import topic_of
-    from streaming.cli.routing.diagnosing import without_topic
+    from streaming.cli.routing.definition_faults import without_topic
 
     if topic_of(kafka, topics, queue) == {}:
         say(f"warning: {without_topic(queue)}. Until then, messages for the service wait", err=True)

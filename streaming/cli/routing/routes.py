@@ -176,12 +176,12 @@ def explain(
 
     The definitions are those in Kafka, or in the file of --definitions. No router needs to run.
     """
-    from streaming.cli.routing import explaining
+    from streaming.cli.routing import explained_routes
 
     if cases is not None:
         if incoming or reply or any((database, service, broker_instance, conversation_id, at)):
             raise UserError("--cases has the conversations. Do not give options of a conversation with it.")
-        wanted = explaining.read_cases(cases)
+        wanted = explained_routes.read_cases(cases)
     elif service is None or (database is None) == (not incoming):
         example = hints.command("route", "explain", "//stock", "--database", "shop")
         raise UserError(
@@ -192,16 +192,16 @@ def explain(
         raise UserError("SERVICE: the name of the service is empty.")
     else:
         wanted = [
-            explaining.one_case(conversation_id or "explained", service, broker_instance, not reply, database, at)
+            explained_routes.one_case(conversation_id or "explained", service, broker_instance, not reply, database, at)
         ]
-    source = explaining.source(
+    source = explained_routes.source(
         definitions,
         place.cluster,
         place.topics(),
         instance.addresses(place),
         instance.is_forwarding,
     )
-    for result in explaining.results(source, wanted):
+    for result in explained_routes.results(source, wanted):
         if as_json:
             typer.echo(result.as_json())
         else:
@@ -227,18 +227,18 @@ def check(
 
     Prints the differences, and names the routes that no case of a file reaches.
     """
-    from streaming.cli.routing import checking, explaining
+    from streaming.cli.routing import expected_decisions, explained_routes
 
     failures = 0
-    for path, (cases, own_definitions) in [(path, checking.read(path)) for path in files]:
-        source = explaining.source(
+    for path, (cases, own_definitions) in [(path, expected_decisions.read(path)) for path in files]:
+        source = explained_routes.source(
             own_definitions,
             place.cluster,
             place.topics(),
             instance.addresses(place),
             instance.is_forwarding,
         )
-        report = checking.check(source, cases)
+        report = expected_decisions.check(source, cases)
         for line in [f"{path}:", *report.lines] if len(files) > 1 else report.lines:
             say(line)
         failures += report.failures

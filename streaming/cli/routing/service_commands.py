@@ -19,7 +19,7 @@ from streaming.kafka.clients import Cluster
 from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.system import hints, wall_clock
 from streaming.wire import service_commands
-from streaming.wire.decoding import InvalidRecordError, RecordDecoder, decode_json
+from streaming.wire.record_decoders import InvalidRecordError, RecordDecoder, decode_json
 from streaming.wire.service_commands import ServiceCommand
 from streaming.wire.service_definitions import view_of
 from streaming.wire.topics import Topics

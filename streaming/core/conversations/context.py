@@ -12,7 +12,7 @@ from streaming.core.conversations.settings import ConversationSettings
 from streaming.core.routing import conversation as routing
 from streaming.core.routing.conversation import Instance, Outcome, Pair
 from streaming.core.routing.definitions import Definitions
-from streaming.core.routing.resolving import resolve
+from streaming.core.routing.resolution import resolve
 from streaming.core.times import FOREVER_MS, NEVER_MS
 
 

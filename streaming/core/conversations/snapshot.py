@@ -24,11 +24,11 @@ from streaming.core.conversations.conversation import (
     Unrouted,
     Why,
 )
-from streaming.core.conversations.delivering import RETURN_AWAITED
+from streaming.core.conversations.delivery import RETURN_AWAITED
 from streaming.core.conversations.endpoint_states import State
-from streaming.core.conversations.holding import LET_GO
+from streaming.core.conversations.held_messages import LET_GO
 from streaming.core.conversations.kinds import Kind
-from streaming.core.conversations.transmitting import ON_THEIR_WAY, SENT_AGAIN
+from streaming.core.conversations.transmission import ON_THEIR_WAY, SENT_AGAIN
 from streaming.core.times import FOREVER_MS, NEVER_MS, instant_or_none
 
 # 2: conversations with other instances. 3: questions to the configuration service, and mirrored routes. 4: the broker

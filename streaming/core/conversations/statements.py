@@ -3,9 +3,9 @@
 from streaming.core.conversations.context import Context, Envelope, end_of_lifetime
 from streaming.core.conversations.conversation import INITIATOR, TARGET, Conversation, Endpoint, Item
 from streaming.core.conversations.decisions import REMOTE_ENDPOINT_GONE, UNKNOWN_CONVERSATION, WRONG_STATE, Deliver
-from streaming.core.conversations.delivering import FAR_ENDPOINT_GONE
+from streaming.core.conversations.delivery import FAR_ENDPOINT_GONE
 from streaming.core.conversations.endpoint_states import State, Trigger, after
-from streaming.core.conversations.holding import note_own_service
+from streaming.core.conversations.held_messages import note_own_service
 from streaming.core.conversations.kinds import Kind
 from streaming.core.conversations.step import Step
 from streaming.core.routing.routing_table import ROUTERS_SERVICE

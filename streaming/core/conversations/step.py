@@ -9,10 +9,10 @@ done again gives the same decisions.
 
 from streaming.core.conversations.conversation import INITIATOR, TARGET, Endpoint, Item
 from streaming.core.conversations.decisions import LIFETIME_OVER
-from streaming.core.conversations.delivering import Delivering
+from streaming.core.conversations.delivery import Delivering
 from streaming.core.conversations.endpoint_states import Trigger
 from streaming.core.conversations.kinds import Kind
-from streaming.core.conversations.transmitting import LIFETIME_EXCEEDED
+from streaming.core.conversations.transmission import LIFETIME_EXCEEDED
 from streaming.core.routing.routing_table import ROUTERS_SERVICE
 from streaming.core.times import FOREVER_MS
 

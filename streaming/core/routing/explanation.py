@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass, field
 
-from streaming.core.routing.choosing import KINDS, in_order, kind
 from streaming.core.routing.conversation import Question
 from streaming.core.routing.databases import Service
-from streaming.core.routing.locating import NO_BROKER_INSTANCE
-from streaming.core.routing.matching import ASK_RULE, ASSUMING_RULE, NO_RULE, Case
+from streaming.core.routing.matching_routes import ASK_RULE, ASSUMING_RULE, NO_RULE, Case
+from streaming.core.routing.route_order import KINDS, in_order, kind
 from streaming.core.routing.routing_table import BROKER_CONFIGURATION, Route, RouteGroup
+from streaming.core.routing.target_service import NO_BROKER_INSTANCE
 from streaming.core.times import iso_time, readable_time
 
 # A table may have thousands of routes.

@@ -22,10 +22,10 @@ from streaming.kafka.topic_follower import Start, TopicFollower, end_offset
 from streaming.system.stop_signals import GRACE_S, is_asked
 from streaming.system.threads import within
 from streaming.wire import notifications
-from streaming.wire.decoding import Int64, InvalidRecordError, RecordDecoder, decode_json
 from streaming.wire.input_records import is_queue_name
 from streaming.wire.notifications import Activation
 from streaming.wire.output_records import MonitorState, Short
+from streaming.wire.record_decoders import Int64, InvalidRecordError, RecordDecoder, decode_json
 
 # Kafka's brokers accept no less than 6 s (group.min.session.timeout.ms). An activator that was killed has the same
 # instance id when it starts again, and continues at once. Another one of the group waits this long for it.

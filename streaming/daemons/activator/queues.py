@@ -14,10 +14,10 @@ from streaming.daemons.activator.config import Config
 from streaming.daemons.activator.notifications import MonitorsView, notified
 from streaming.daemons.activator.offset_retention import OffsetRetention
 from streaming.daemons.activator.partitions import QueuePartitions
+from streaming.daemons.activator.program_start import start
 from streaming.daemons.activator.programs import Exit, RunningProgram
 from streaming.daemons.activator.rows import Rows
 from streaming.daemons.activator.settings import ActivatorSettings
-from streaming.daemons.activator.starting import start
 from streaming.daemons.activator.step import Step
 from streaming.daemons.activator.store import ProgramRecord, QueueRecord, Store
 from streaming.system.stop_signals import is_stop_code

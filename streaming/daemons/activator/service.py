@@ -24,7 +24,7 @@ from streaming.daemons.activator.notifications import MonitorsView, Notification
 from streaming.daemons.activator.offset_retention import OffsetRetention
 from streaming.daemons.activator.partitions import QueuePartitions
 from streaming.daemons.activator.programs import AdoptedProgram, Exit, RunningProgram, stop_all
-from streaming.daemons.activator.publishing import Place, PublishedRows
+from streaming.daemons.activator.published_rows import Place, PublishedRows
 from streaming.daemons.activator.queues import Queues
 from streaming.daemons.activator.rows import Rows, working_directory
 from streaming.daemons.activator.settings import (

@@ -15,9 +15,9 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
 from streaming.core.activation.task_handlers import RecentTasks
 from streaming.kafka.clients import Cluster
 from streaming.kafka.group_member import GroupMember
-from streaming.wire.decoding import InvalidRecordError, RecordDecoder, decode_json
 from streaming.wire.input_records import is_queue_name
 from streaming.wire.output_records import StartActivatedTask
+from streaming.wire.record_decoders import InvalidRecordError, RecordDecoder, decode_json
 
 # A paused partition delivers its next record only half a second after it is resumed (librdkafka 2.16, measured). So
 # some records are kept here while all handlers are busy. They are not taken: the host that has the partition may still

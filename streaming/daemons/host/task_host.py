@@ -19,14 +19,14 @@ from streaming.core.maintenance.tasks import RESTART_TASK_HANDLERS
 from streaming.core.numbers import plural
 from streaming.core.times import readable_time
 from streaming.daemons.host.config import GROUP_ID, HostConfig
-from streaming.daemons.host.deciding import Refusal, decide
 from streaming.daemons.host.invocation import Invocation, import_problem
 from streaming.daemons.host.late_tasks import LateTasks
 from streaming.daemons.host.reports import Reports
 from streaming.daemons.host.run_function import CANNOT_IMPORT
 from streaming.daemons.host.start_records import StartRecord, StartRecords
-from streaming.daemons.host.taking import NotTakenError, Taking
 from streaming.daemons.host.task_changes import TaskChange, TaskEvent, name_of
+from streaming.daemons.host.task_claims import NotTakenError, Taking
+from streaming.daemons.host.task_decisions import Refusal, decide
 from streaming.errors import UserError
 from streaming.kafka.access import rights
 from streaming.kafka.admin import Admin

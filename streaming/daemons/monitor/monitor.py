@@ -19,7 +19,7 @@ from streaming.daemons.monitor.signs_of_life import SignsOfLife
 from streaming.daemons.monitor.sole_monitor import GROUP_ID, MONITOR
 from streaming.daemons.query import others_here
 from streaming.daemons.query.application import Prepare, QueryProgram
-from streaming.daemons.query.running import KafkaFound, QueryRun, absolute
+from streaming.daemons.query.query_run import KafkaFound, QueryRun, absolute
 from streaming.daemons.query.sole_program import SoleProgram
 from streaming.daemons.query.ticker import Ticker
 from streaming.kafka import client_properties

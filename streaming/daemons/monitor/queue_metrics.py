@@ -10,8 +10,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from streaming.core.activation.queue_monitor import State
-from streaming.wire.decoding import Int64, decode_json
 from streaming.wire.output_records import MonitorState
+from streaming.wire.record_decoders import Int64, decode_json
 
 
 class _MonitorRow(Struct):

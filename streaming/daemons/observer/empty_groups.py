@@ -6,9 +6,9 @@ A commit for a group that has got members meanwhile does no harm: Kafka refuses 
 from collections.abc import Callable, Mapping
 
 from streaming.core.numbers import plural
-from streaming.core.observing.expiry import KeptFrom, kept_in_words
-from streaming.core.observing.logs import Logs
-from streaming.core.observing.pictures import GroupState, Place
+from streaming.core.observer.expiry import KeptFrom, kept_in_words
+from streaming.core.observer.logs import Logs
+from streaming.core.observer.pictures import GroupState, Place
 from streaming.daemons.observer.watched import Watched
 from streaming.kafka.access import missing_rights
 from streaming.kafka.group_commits import Committed

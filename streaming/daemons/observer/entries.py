@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from streaming.core.observing.watched_group import OffsetReset, Settings
+from streaming.core.observer.watched_group import OffsetReset, Settings
 from streaming.daemons.activator.config import Config, ProgramEntry
 from streaming.daemons.observer.settings import ObserverSettings
 from streaming.kafka.group_looks import GroupKind

@@ -15,7 +15,7 @@ from typing import Self
 
 from confluent_kafka import KafkaError
 
-from streaming.core.observing.watched_group import Report
+from streaming.core.observer.watched_group import Report
 from streaming.daemons.activator.config import Config
 from streaming.daemons.observer.counts import Counts
 from streaming.daemons.observer.metrics import Metrics

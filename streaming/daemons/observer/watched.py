@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from streaming.core.observing.pictures import GroupPicture, GroupState
-from streaming.core.observing.watched_group import Found, WatchedGroup
+from streaming.core.observer.pictures import GroupPicture, GroupState
+from streaming.core.observer.watched_group import Found, WatchedGroup
 from streaming.daemons.observer.entries import Watch
 
 

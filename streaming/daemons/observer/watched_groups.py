@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from streaming.core.numbers import plural
-from streaming.core.observing.logs import Logs
-from streaming.core.observing.pictures import GroupPicture, GroupState, place_name
-from streaming.core.observing.watched_group import Report, WatchedGroup
+from streaming.core.observer.logs import Logs
+from streaming.core.observer.pictures import GroupPicture, GroupState, place_name
+from streaming.core.observer.watched_group import Report, WatchedGroup
 from streaming.daemons.activator.config import Config
 from streaming.daemons.observer.counts import Counts
 from streaming.daemons.observer.empty_groups import EmptyGroups

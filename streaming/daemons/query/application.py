@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 
 from streaming.daemons.query import start_progress
-from streaming.daemons.query.running import QueryRun, returns
+from streaming.daemons.query.query_run import QueryRun, returns
 from streaming.daemons.query.sole_program import Kind
 from streaming.spark import session
 from streaming.system import hints, stop_signals

@@ -27,7 +27,7 @@ from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.spark.query_listener import Listener
 from streaming.spark.sharded_query import WorkerReports
 from streaming.system.metrics_server import MetricsServer, ProgramMetrics
-from streaming.wire.decoding import RecordDecoder
+from streaming.wire.record_decoders import RecordDecoder
 
 # Even if nothing is due, a tick causes a batch within this time, or within a check interval that is longer.
 LONGEST_PAUSE_S = 10.0

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Event, Thread
 
-from streaming.system.wrapping import fitted
+from streaming.system.wrapped_text import fitted
 
 # Whether the lines go into files and pipes too.
 _in_files = [False]

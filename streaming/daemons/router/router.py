@@ -18,12 +18,12 @@ from streaming.core.maintenance import tasks
 from streaming.core.maintenance.schedule import PeriodicTask
 from streaming.daemons.query import others_here
 from streaming.daemons.query.application import Prepare, QueryProgram
-from streaming.daemons.query.running import KafkaFound, QueryRun, absolute
+from streaming.daemons.query.query_run import KafkaFound, QueryRun, absolute
 from streaming.daemons.query.sole_program import SoleProgram
 from streaming.daemons.query.ticker import Ticker
 from streaming.daemons.router.metrics import RouterMetrics
 from streaming.daemons.router.progress import ProgressWriter
-from streaming.daemons.router.restoring import NO_COPY, Copy, gather, read_copy
+from streaming.daemons.router.restoration import NO_COPY, Copy, gather, read_copy
 from streaming.daemons.router.settings import RouterSettings
 from streaming.daemons.router.sole_router import GROUP_ID, ROUTER
 from streaming.daemons.router.traces import Planned, Traces, problem_of, read_traces

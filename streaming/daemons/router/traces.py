@@ -11,7 +11,7 @@ from streaming.kafka.clients import Cluster
 from streaming.kafka.last_records import last_records
 from streaming.system import hints
 from streaming.wire import service_progress
-from streaming.wire.decoding import InvalidRecordError
+from streaming.wire.record_decoders import InvalidRecordError
 from streaming.wire.service_decisions import decode_decisions
 from streaming.wire.service_progress import ProgressRecord, decode_progress
 from streaming.wire.topics import Topics

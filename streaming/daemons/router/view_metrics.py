@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 
 from streaming.core.conversations.endpoint_states import State
 from streaming.system.service_labels import MOST, OTHER
-from streaming.wire.decoding import decode_json
+from streaming.wire.record_decoders import decode_json
 
 _HOUR_S = 3_600
 # Labels of idle times, and how many hours they are.

@@ -19,9 +19,9 @@ from streaming.daemons.transport.settings import TransportSettings
 from streaming.kafka.broker_clock import BrokerClock
 from streaming.kafka.periodic_tasks import Clock, Work
 from streaming.wire.between_instances import forwarded, not_sent
-from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.delivered import Row, size_of
 from streaming.wire.headers import Headers
+from streaming.wire.record_decoders import InvalidRecordError
 from streaming.wire.service_decisions import ConnectedReport, NotSentReport, RoleReport
 from streaming.wire.service_maintenance import ConnectionRow
 from streaming.wire.topics import Topics

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
-from streaming.core.conversations.carrying import Carrying, Position
+from streaming.core.conversations.decision_batches import Carrying, Position
 from streaming.daemons.transport.stored_marks import MarksReader, Stored
 from streaming.kafka.clients import Cluster
 from streaming.kafka.group_member import ANSWER_TIMEOUT_S, GroupMember
-from streaming.wire.decoding import InvalidRecordError
+from streaming.wire.record_decoders import InvalidRecordError
 
 # Bounds the memory for records that were fetched ahead.
 _DEFAULTS = {"queued.max.messages.kbytes": 32 * 1024, "fetch.queue.backoff.ms": 10}

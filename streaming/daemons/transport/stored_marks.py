@@ -6,7 +6,7 @@ including open transactions, and waits until these are committed or aborted.
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from streaming.core.conversations.carrying import Position, Refusal, Sender
+from streaming.core.conversations.decision_batches import Position, Refusal, Sender
 from streaming.kafka.clients import Cluster
 from streaming.kafka.partition_reader import PartitionReader
 from streaming.wire.service_decisions import MARK, decode_mark, decode_refusal, refused_direction

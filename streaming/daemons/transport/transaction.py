@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import msgspec
 from confluent_kafka import Message
 
-from streaming.core.conversations.carrying import DecisionBatch, Failure
+from streaming.core.conversations.decision_batches import DecisionBatch, Failure
 from streaming.core.conversations.decisions import (
     Answered,
     AskRole,
@@ -30,11 +30,11 @@ from streaming.daemons.transport.records import Records
 from streaming.daemons.transport.share import Partition, Share
 from streaming.kafka.transactions import TransactionalProducer
 from streaming.wire.between_instances import in_time, transmitted
-from streaming.wire.decoding import InvalidRecordError, RecordDecoder
 from streaming.wire.delivered import dead_letter, delivered
 from streaming.wire.envelope import MAX_INCOMING_BYTES, decode_envelope
 from streaming.wire.headers import Headers
 from streaming.wire.input_records import MessageArrived
+from streaming.wire.record_decoders import InvalidRecordError, RecordDecoder
 from streaming.wire.service_decisions import (
     MARK,
     NotSentReport,

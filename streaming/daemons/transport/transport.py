@@ -15,7 +15,7 @@ from typing import Self
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from streaming.core.conversations.carrying import Failure
+from streaming.core.conversations.decision_batches import Failure
 from streaming.core.maintenance.schedule import PeriodicTask
 from streaming.core.maintenance.tasks import RESUME_DELETIONS
 from streaming.daemons.transport.clean_up import CleanUps

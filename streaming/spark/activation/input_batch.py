@@ -17,7 +17,7 @@ from streaming.spark.activation.sources import Source
 from streaming.spark.blocks import runs_of
 from streaming.wire import input_records
 from streaming.wire.dead_letters import SourceRecord
-from streaming.wire.decoding import Decoder
+from streaming.wire.record_decoders import Decoder
 from streaming.wire.ticks import says_that_reports_are_lost
 from streaming.wire.topics import Topics
 

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 
 from streaming.core.conversations import snapshot
 from streaming.core.conversations.conversation import INITIATOR, TARGET, Conversation
+from streaming.core.conversations.due_work import again_ms, wake_ms
 from streaming.core.conversations.kinds import Source
-from streaming.core.conversations.looking import again_ms, wake_ms
 from streaming.core.conversations.settings import ConversationSettings
 from streaming.core.routing.databases import Changes
 from streaming.core.routing.stable_hash import stable_hash

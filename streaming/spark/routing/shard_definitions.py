@@ -17,7 +17,7 @@ from streaming.core.routing.definition_rules import RefusedDefinitionError
 from streaming.core.routing.definitions import Definitions
 from streaming.spark.compression import compress, decompress
 from streaming.spark.routing.shard_records import Record
-from streaming.wire.decoding import InvalidRecordError
+from streaming.wire.record_decoders import InvalidRecordError
 from streaming.wire.service_commands import decode
 
 _codec = pa.Codec("zstd", 1)

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from streaming.core.conversations.context import Context
 from streaming.core.conversations.conversation import Conversation
 from streaming.core.conversations.decisions import UNKNOWN_CONVERSATION, Drop
+from streaming.core.conversations.dispatcher import take_incoming
+from streaming.core.conversations.due_work import end_unsendable, look, retry, send_again, take_back
 from streaming.core.conversations.kinds import Source
-from streaming.core.conversations.looking import end_unsendable, look, retry, send_again, take_back
-from streaming.core.conversations.receiving import take_incoming
 from streaming.core.conversations.statements import UNKNOWN, take
 from streaming.core.conversations.step import Step
 from streaming.core.conversations.suspects import Suspect, end_suspect
@@ -28,9 +28,9 @@ from streaming.spark.routing.shard_state import ShardState
 from streaming.spark.routing.sources import RouterSource
 from streaming.spark.routing.take_news import ask_for_routes, take_news
 from streaming.spark.routing.view_rows import conversation_rows, definition_rows, forgotten_rows, removal_rows
-from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.envelope import Envelope, decode_incoming, decode_value
 from streaming.wire.output_records import OutputRow
+from streaming.wire.record_decoders import InvalidRecordError
 from streaming.wire.service_decisions import (
     ConnectedReport,
     News,

@@ -7,11 +7,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import count
 from typing import Protocol
 
-from streaming.core.conversations.asking import begin_question, keep_question
 from streaming.core.conversations.context import Context
 from streaming.core.conversations.conversation import Conversation
-from streaming.core.conversations.looking import forget_reachable, note_reachable
+from streaming.core.conversations.due_work import forget_reachable, note_reachable
 from streaming.core.conversations.questions import Missing
+from streaming.core.conversations.route_questions import begin_question, keep_question
 from streaming.core.routing.conversation import Pair
 from streaming.core.routing.databases import Changes
 from streaming.core.routing.definitions import Definitions

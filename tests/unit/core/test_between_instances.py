@@ -10,8 +10,8 @@ from confluent_kafka import Message
 from streaming.core.conversations.decisions import Forward, Transmit
 from streaming.core.conversations.kinds import Kind
 from streaming.wire.between_instances import forwarded, in_time, not_sent, transmitted
-from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.envelope import HEADER, MAX_ENVELOPE_BYTES, decode_incoming
+from streaming.wire.record_decoders import InvalidRecordError
 from streaming.wire.service_decisions import NotSentReport
 
 MESSAGE = Transmit(

@@ -7,7 +7,7 @@ import pytest
 
 from streaming.core.conversations.conversation import Item
 from streaming.core.conversations.decisions import Deliver
-from streaming.core.conversations.delivering import RETURN_AWAITED
+from streaming.core.conversations.delivery import RETURN_AWAITED
 from streaming.core.conversations.kinds import Kind
 from streaming.core.times import FOREVER_MS
 from tests.support.conversation_scene import (

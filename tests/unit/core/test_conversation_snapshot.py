@@ -21,11 +21,11 @@ from streaming.core.conversations.conversation import (
     Unrouted,
     Why,
 )
-from streaming.core.conversations.delivering import RETURN_AWAITED
+from streaming.core.conversations.delivery import RETURN_AWAITED
 from streaming.core.conversations.endpoint_states import State
-from streaming.core.conversations.holding import LET_GO
+from streaming.core.conversations.held_messages import LET_GO
 from streaming.core.conversations.kinds import Kind
-from streaming.core.conversations.transmitting import ON_THEIR_WAY, SENT_AGAIN
+from streaming.core.conversations.transmission import ON_THEIR_WAY, SENT_AGAIN
 from streaming.core.routing import snapshot as definitions_snapshot
 from streaming.core.routing.databases import Changes, Database
 from streaming.core.routing.definitions import Definitions

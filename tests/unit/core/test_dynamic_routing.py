@@ -7,7 +7,7 @@ import pytest
 from streaming.core.conversations import questions as module
 from streaming.core.conversations.conversation import INITIATOR
 from streaming.core.conversations.decisions import Deliver
-from streaming.core.conversations.holding import ASKED_IN_VAIN
+from streaming.core.conversations.held_messages import ASKED_IN_VAIN
 from streaming.core.conversations.kinds import Kind
 from streaming.core.conversations.questions import MISSING_ROUTE, Questions
 from streaming.core.routing.conversation import Question

@@ -6,8 +6,8 @@ from streaming.core.conversations import snapshot
 from streaming.core.conversations.context import Context
 from streaming.core.conversations.conversation import Conversation
 from streaming.core.conversations.decisions import Decision, Deliver
+from streaming.core.conversations.due_work import look, wake_ms
 from streaming.core.conversations.kinds import Kind
-from streaming.core.conversations.looking import look, wake_ms
 from streaming.core.conversations.suspects import GENERATION_BITS, Suspect, end_suspect
 from streaming.core.times import NEVER_MS
 from streaming.wire.envelope import Envelope

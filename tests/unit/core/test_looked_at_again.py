@@ -2,7 +2,7 @@
 
 import pytest
 
-from streaming.core.conversations.looking import again_ms
+from streaming.core.conversations.due_work import again_ms
 from streaming.core.times import FOREVER_MS
 from streaming.wire.envelope import Envelope
 from streaming.wire.service_commands import AlterDatabase, DropRoute

@@ -7,11 +7,11 @@ import pytest
 
 from streaming.core.conversations.context import Context
 from streaming.core.conversations.conversation import FarEndpoint, Sending
+from streaming.core.conversations.due_work import MAX_AWAY, forget_reachable, note_reachable
 from streaming.core.conversations.kinds import Source
-from streaming.core.conversations.looking import MAX_AWAY, forget_reachable, note_reachable
 from streaming.core.conversations.settings import ConversationSettings
 from streaming.core.conversations.step import Step
-from streaming.core.conversations.transmitting import SENT_AGAIN
+from streaming.core.conversations.transmission import SENT_AGAIN
 from streaming.wire.envelope import Envelope
 from streaming.wire.service_commands import (
     AlterDatabase,

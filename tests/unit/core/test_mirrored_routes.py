@@ -2,7 +2,7 @@
 
 import json
 
-from streaming.core.conversations.holding import NO_PRINCIPAL
+from streaming.core.conversations.held_messages import NO_PRINCIPAL
 from streaming.core.conversations.mirrors import Mirrors
 from streaming.wire.envelope import Envelope
 from streaming.wire.service_commands import AlterDatabase, CreateDatabase, CreateService, DropRoute

@@ -2,8 +2,8 @@
 
 import pytest
 
-from streaming.core.observing.expiry import KeptFrom, kept_in_words, longest_rest_ms
-from streaming.core.observing.pictures import GroupPicture, GroupState
+from streaming.core.observer.expiry import KeptFrom, kept_in_words, longest_rest_ms
+from streaming.core.observer.pictures import GroupPicture, GroupState
 
 DAY_MS = 86_400_000
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from streaming.core.observing.logs import LONGEST_LATE_AFTER_MS, Logs
-from streaming.core.observing.pictures import GroupPicture, GroupState, Member, Place
-from streaming.core.observing.stalls import Stalls
-from streaming.core.observing.verdict import Verdict
-from streaming.core.observing.watched_group import Found, OffsetReset, Report, Settings, WatchedGroup
+from streaming.core.observer.logs import LONGEST_LATE_AFTER_MS, Logs
+from streaming.core.observer.pictures import GroupPicture, GroupState, Member, Place
+from streaming.core.observer.stalls import Stalls
+from streaming.core.observer.verdict import Verdict
+from streaming.core.observer.watched_group import Found, OffsetReset, Report, Settings, WatchedGroup
 
 SECOND = 1_000
 LOOK_MS = 500

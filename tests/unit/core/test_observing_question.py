@@ -1,9 +1,9 @@
 """The question about a group that nobody has watched: the first look, and the looks after it."""
 
-from streaming.core.observing.logs import Logs
-from streaming.core.observing.pictures import GroupPicture, GroupState, Member, Place
-from streaming.core.observing.question import Answer, Question
-from streaming.core.observing.verdict import Verdict
+from streaming.core.observer.logs import Logs
+from streaming.core.observer.pictures import GroupPicture, GroupState, Member, Place
+from streaming.core.observer.question import Answer, Question
+from streaming.core.observer.verdict import Verdict
 
 FIRST: Place = ("t", 0)
 OTHER: Place = ("t", 1)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from streaming.core.observing.pictures import GroupPicture, GroupState, Member, Place
-from streaming.core.observing.verdict import Lateness, Verdict, Waiting, with_members, without_members
+from streaming.core.observer.pictures import GroupPicture, GroupState, Member, Place
+from streaming.core.observer.verdict import Lateness, Verdict, Waiting, with_members, without_members
 
 LATE_MS = 7_500
 

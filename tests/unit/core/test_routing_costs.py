@@ -5,11 +5,11 @@ from random import Random
 
 import pytest
 
-from streaming.core.routing.choosing import in_order
 from streaming.core.routing.databases import Database, Service
 from streaming.core.routing.definition_rules import RefusedDefinitionError
 from streaming.core.routing.definitions import Definitions
-from streaming.core.routing.resolving import resolve
+from streaming.core.routing.resolution import resolve
+from streaming.core.routing.route_order import in_order
 from streaming.core.routing.routing_table import Route, RouteGroup
 from tests.support.calls import calls_of
 from tests.support.plain_choosing import order_of, pick

@@ -8,15 +8,15 @@ from typer.testing import CliRunner
 
 from streaming.cli.main import app
 from streaming.core.routing.addresses import normal_form
-from streaming.core.routing.choosing import in_order
 from streaming.core.routing.conversation import Outcome, Question
 from streaming.core.routing.definition_rules import MAX_DEFINITIONS
 from streaming.core.routing.definitions import MSDB
-from streaming.core.routing.resolving import resolve
+from streaming.core.routing.resolution import resolve
+from streaming.core.routing.route_order import in_order
 from streaming.core.routing.routing_table import BROKER_CONFIGURATION, RouteGroup
 from streaming.errors import UserError
-from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.envelope import decode_envelope
+from streaming.wire.record_decoders import InvalidRecordError
 from streaming.wire.service_commands import decode
 from tests.support.routing_scene import (
     HERE,

@@ -8,7 +8,7 @@ import pytest
 from streaming.core.routing.conversation import RoutedMessage
 from streaming.core.routing.definitions import MSDB, Definitions
 from streaming.core.routing.routing_table import Route
-from streaming.wire.decoding import InvalidRecordError, decode_json
+from streaming.wire.record_decoders import InvalidRecordError, decode_json
 from streaming.wire.service_definitions import (
     Case,
     InstanceRow,

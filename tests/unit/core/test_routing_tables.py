@@ -8,7 +8,7 @@ from streaming.core.routing.addresses import TRANSPORT
 from streaming.core.routing.conversation import Decision, Instance, Outcome, Pair, RoutedMessage
 from streaming.core.routing.databases import MIRROR
 from streaming.core.routing.definitions import MSDB
-from streaming.core.routing.resolving import resolve
+from streaming.core.routing.resolution import resolve
 from streaming.core.routing.routing_table import Route
 from tests.support.routing_scene import (
     ELSEWHERE,

@@ -13,7 +13,7 @@ from streaming.core.activation.settings import CoreSettings, Semantics
 from streaming.core.activation.shard import step_queue
 from streaming.core.times import FOREVER_MS
 from streaming.wire import input_records
-from streaming.wire.decoding import Decoder
+from streaming.wire.record_decoders import Decoder
 from tests import scenarios
 from tests.scenarios import Scenario
 

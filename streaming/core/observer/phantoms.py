@@ -6,8 +6,8 @@ this module remembers what it has found.
 
 from dataclasses import dataclass, field
 
-from streaming.core.observing.pictures import Place
-from streaming.core.observing.verdict import NOT_TESTED, NOTHING_SEEN, Lateness, Verdict, Waiting, without_members
+from streaming.core.observer.pictures import Place
+from streaming.core.observer.verdict import NOT_TESTED, NOTHING_SEEN, Lateness, Verdict, Waiting, without_members
 
 
 @dataclass(frozen=True, slots=True)

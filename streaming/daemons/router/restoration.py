@@ -28,9 +28,9 @@ from streaming.spark.routing.checkpoint_layout import RouterLayout
 from streaming.spark.routing.restored_file import Restoration, ShardFields
 from streaming.spark.routing.shard_state import StateRow, number_of
 from streaming.system import hints
-from streaming.wire.decoding import InvalidRecordError, decode_json
 from streaming.wire.envelope import decode_envelope
 from streaming.wire.headers import decoded_headers
+from streaming.wire.record_decoders import InvalidRecordError, decode_json
 from streaming.wire.service_decisions import decode_decisions
 from streaming.wire.topics import Topics
 

@@ -11,10 +11,10 @@ instance that was away for long is sent as fast as it is taken in, without a flo
 from streaming.core.conversations.conversation import RESET, TARGET, FarEndpoint, Item, Sending, Unrouted, Why
 from streaming.core.conversations.decisions import LIFETIME_OVER, Transmit
 from streaming.core.conversations.endpoint_states import Trigger
-from streaming.core.conversations.holding import Holding
+from streaming.core.conversations.held_messages import Holding
 from streaming.core.conversations.kinds import Kind
 from streaming.core.routing import conversation as routing
-from streaming.core.routing.resolving import LOOP
+from streaming.core.routing.resolution import LOOP
 from streaming.core.times import instant_or_none
 
 # The sentences for people.

@@ -7,10 +7,10 @@ two commits, messages wait.
 
 from dataclasses import dataclass, field
 
-from streaming.core.observing.logs import Logs
-from streaming.core.observing.phantoms import Phantoms
-from streaming.core.observing.pictures import GroupPicture, GroupState, Place
-from streaming.core.observing.verdict import (
+from streaming.core.observer.logs import Logs
+from streaming.core.observer.phantoms import Phantoms
+from streaming.core.observer.pictures import GroupPicture, GroupState, Place
+from streaming.core.observer.verdict import (
     Lateness,
     Verdict,
     Waiting,

@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from streaming.core.observing.logs import LONGEST_LATE_AFTER_MS, Logs, PartitionLog
-from streaming.core.observing.phantoms import Phantoms
-from streaming.core.observing.pictures import GroupPicture, GroupState, Member, Place
-from streaming.core.observing.stalls import Stalls
-from streaming.core.observing.verdict import Lateness, Verdict, Waiting, unless_missing, with_absent, with_members
+from streaming.core.observer.logs import LONGEST_LATE_AFTER_MS, Logs, PartitionLog
+from streaming.core.observer.phantoms import Phantoms
+from streaming.core.observer.pictures import GroupPicture, GroupState, Member, Place
+from streaming.core.observer.stalls import Stalls
+from streaming.core.observer.verdict import Lateness, Verdict, Waiting, unless_missing, with_absent, with_members
 
 
 class OffsetReset(Enum):

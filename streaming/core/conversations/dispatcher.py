@@ -5,7 +5,7 @@ again. One that is ahead, or cannot be delivered yet, waits for up to 10 s; then
 again.
 """
 
-from streaming.core.conversations.answering import answer_stranger
+from streaming.core.conversations.answers import answer_stranger
 from streaming.core.conversations.context import Context, Envelope, end_of_lifetime
 from streaming.core.conversations.conversation import INITIATOR, RESET, TARGET, Ahead, Conversation, FarEndpoint, Item
 from streaming.core.conversations.decisions import (
@@ -17,16 +17,16 @@ from streaming.core.conversations.decisions import (
     Drop,
     Forward,
 )
-from streaming.core.conversations.delivering import FAR_ENDPOINT_GONE, RECEIVER_CLOSED
+from streaming.core.conversations.delivery import FAR_ENDPOINT_GONE, RECEIVER_CLOSED
 from streaming.core.conversations.endpoint_states import State, Trigger
-from streaming.core.conversations.holding import new_endpoint
+from streaming.core.conversations.held_messages import new_endpoint
 from streaming.core.conversations.kinds import Kind, Source
 from streaming.core.conversations.step import Step
 from streaming.core.routing import conversation as routing
 from streaming.core.routing.conversation import Outcome
 from streaming.core.routing.databases import Service
-from streaming.core.routing.locating import NO_BROKER_INSTANCE
-from streaming.core.routing.resolving import LOOP
+from streaming.core.routing.resolution import LOOP
+from streaming.core.routing.target_service import NO_BROKER_INSTANCE
 
 RECEIVED_ELSEWHERE = "earlier messages of the conversation were received elsewhere"
 

@@ -10,7 +10,7 @@ from streaming.cli.routing.router_waits import Patience
 from streaming.kafka.clients import Cluster
 from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.system import hints
-from streaming.wire.decoding import InvalidRecordError
+from streaming.wire.record_decoders import InvalidRecordError
 from streaming.wire.service_decisions import RetryReport
 from streaming.wire.service_views import TransmissionRow, decode_transmission
 from streaming.wire.topics import Topics

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from streaming.core.observing.pictures import Place, place_name
+from streaming.core.observer.pictures import Place, place_name
 
 # A commit is at most so late without being called late.
 LONGEST_LATE_AFTER_MS = 60_000

@@ -7,8 +7,8 @@ than the group's commits ever let a partition wait.
 from collections import deque
 from dataclasses import dataclass
 
-from streaming.core.observing.logs import LONGEST_LATE_AFTER_MS
-from streaming.core.observing.pictures import Place
+from streaming.core.observer.logs import LONGEST_LATE_AFTER_MS
+from streaming.core.observer.pictures import Place
 
 # Stalls are remembered for this time.
 _REMEMBERED_MS = 600_000

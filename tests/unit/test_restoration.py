@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from confluent_kafka import Message, TopicPartition
 
-from streaming.daemons.router import restoring
-from streaming.daemons.router.restoring import Copy, gather, is_gap
+from streaming.daemons.router import restoration
+from streaming.daemons.router.restoration import Copy, gather, is_gap
 from streaming.daemons.router.traces import Traces
 from streaming.errors import UserError
 from streaming.kafka.clients import Cluster
@@ -97,7 +97,7 @@ class FakeFollower:
 @pytest.fixture
 def kafka(monkeypatch: pytest.MonkeyPatch) -> FakeKafka:
     found = FakeKafka()
-    monkeypatch.setattr(restoring, "TopicFollower", found.follower)
+    monkeypatch.setattr(restoration, "TopicFollower", found.follower)
     monkeypatch.setattr(Cluster, "consumer", found.consumer)
     return found
 

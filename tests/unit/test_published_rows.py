@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from streaming.daemons.activator import publishing
-from streaming.daemons.activator.publishing import Place, PublishedRows
+from streaming.daemons.activator import published_rows
+from streaming.daemons.activator.published_rows import Place, PublishedRows
 from streaming.errors import UserError
 from streaming.kafka.admin import GroupMember
 from streaming.wire.activator_rows import ActivatorRow, encode_row, key_of
@@ -111,16 +111,16 @@ class Here:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now_s = [1_000.0]
-    monkeypatch.setattr(publishing.time, "monotonic", lambda: now_s[0])
+    monkeypatch.setattr(published_rows.time, "monotonic", lambda: now_s[0])
     return now_s
 
 
 @pytest.fixture
 def kafka(monkeypatch: pytest.MonkeyPatch) -> Kafka:
     found = Kafka()
-    monkeypatch.setattr(publishing, "WatchedThread", Here)
-    monkeypatch.setattr(publishing, "Admin", lambda cluster: cluster)
-    monkeypatch.setattr(publishing, "TopicFollower", lambda cluster, *_arguments: cluster)
+    monkeypatch.setattr(published_rows, "WatchedThread", Here)
+    monkeypatch.setattr(published_rows, "Admin", lambda cluster: cluster)
+    monkeypatch.setattr(published_rows, "TopicFollower", lambda cluster, *_arguments: cluster)
     return found
 
 
@@ -229,7 +229,7 @@ def test_without_the_topic_it_says_so_once_and_tries_again_until_all_rows_are_th
     others = msgspec.structs.replace(ROW, queue="others")
     rows.publish({"orders": ROW, "others": others, "gone": ROW})
     for _ in range(20):
-        clock[0] += publishing._LONGEST_PAUSE_S
+        clock[0] += published_rows._LONGEST_PAUSE_S
         rows.publish({})
     assert said == [
         "warning: `queue show` and `queues` do not tell what this activator does: Topics are missing: "
@@ -238,7 +238,7 @@ def test_without_the_topic_it_says_so_once_and_tries_again_until_all_rows_are_th
     kafka.refusal = None
     rows.publish({"gone": None})
     assert kafka.sent == [], "not before the pause is over"
-    clock[0] += publishing._LONGEST_PAUSE_S
+    clock[0] += published_rows._LONGEST_PAUSE_S
     rows.publish({})
     rows.publish({})
     assert dict(kafka.sent) == {
@@ -260,8 +260,8 @@ def test_the_pauses_grow(kafka: Kafka, clock: list[float]) -> None:
         if kafka.opened == len(pauses) + 2:
             pauses.append(clock[0] - last_s)
             last_s = clock[0]
-    assert pauses[:3] == [publishing._PAUSE_S, 2 * publishing._PAUSE_S, 4 * publishing._PAUSE_S]
-    assert pauses[-1] == publishing._LONGEST_PAUSE_S
+    assert pauses[:3] == [published_rows._PAUSE_S, 2 * published_rows._PAUSE_S, 4 * published_rows._PAUSE_S]
+    assert pauses[-1] == published_rows._LONGEST_PAUSE_S
 
 
 @pytest.mark.parametrize(
@@ -287,7 +287,7 @@ def test_after_a_failure_it_goes_on_with_all_rows(
     assert why in said[0]
     kafka.answer = kafka.problem = None
     kafka.sent.clear()
-    clock[0] += publishing._PAUSE_S
+    clock[0] += published_rows._PAUSE_S
     rows.publish({})
     assert sorted(key for key, _ in kafka.sent) == [b"activator-1/orders", b"activator-1/others"]
     rows.publish({})
@@ -304,7 +304,7 @@ def test_it_works_again_as_soon_as_a_row_is_there_even_if_others_are_on_their_wa
     kafka.answer = KafkaError.TOPIC_AUTHORIZATION_FAILED
     rows.publish({"orders": ROW})
     kafka.answer = None
-    clock[0] += publishing._PAUSE_S
+    clock[0] += published_rows._PAUSE_S
     produce = kafka.produce
 
     def produce_and_wait(*arguments: Any, **more: Any) -> None:
@@ -324,7 +324,7 @@ def test_what_was_removed_while_nothing_could_be_written_is_removed_later(kafka:
     rows.publish({"orders": None})
     kafka.answer = None
     kafka.sent.clear()
-    clock[0] += publishing._PAUSE_S
+    clock[0] += published_rows._PAUSE_S
     rows.publish({})
     assert kafka.sent == [(b"activator-1/orders", None)]
 
@@ -340,7 +340,7 @@ def test_while_kafka_does_not_answer_the_topic_is_not_opened(kafka: Any) -> None
 def test_what_others_of_the_group_have_left_is_removed_after_a_day(kafka: Kafka) -> None:
     lives, elsewhere = OTHER, msgspec.structs.replace(OTHER, activator="activator-3", group_id="another")
     gone = msgspec.structs.replace(OTHER, activator="activator-4")
-    yesterday = records(ROW, lives, elsewhere, gone, age_ms=publishing._LEFT_MS + 1)
+    yesterday = records(ROW, lives, elsewhere, gone, age_ms=published_rows._LEFT_MS + 1)
     today = records(msgspec.structs.replace(gone, queue="recent"))
     kafka.before, kafka.members_of = [*yesterday, *today], ["activator-1", "activator-2"]
     published(kafka)
@@ -348,6 +348,6 @@ def test_what_others_of_the_group_have_left_is_removed_after_a_day(kafka: Kafka)
 
 
 def test_if_the_members_of_the_group_are_not_known_nothing_is_removed(kafka: Kafka) -> None:
-    kafka.before, kafka.members_of = records(OTHER, age_ms=publishing._LEFT_MS + 1), []
+    kafka.before, kafka.members_of = records(OTHER, age_ms=published_rows._LEFT_MS + 1), []
     published(kafka)
     assert kafka.sent == []

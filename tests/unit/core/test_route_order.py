@@ -5,9 +5,9 @@ from collections import Counter
 import pytest
 
 from streaming.core.routing.addresses import LOCAL, TRANSPORT
-from streaming.core.routing.choosing import in_order
 from streaming.core.routing.conversation import Outcome
 from streaming.core.routing.definitions import MSDB, Definitions
+from streaming.core.routing.route_order import in_order
 from streaming.core.routing.routing_table import Route, RouteGroup
 from streaming.core.routing.stable_hash import stable_hash
 from tests.support.routing_scene import (

@@ -6,8 +6,15 @@ import msgspec
 import pytest
 from msgspec import Struct
 
-from streaming.wire import decoding
-from streaming.wire.decoding import MAX_TOLD, TOLD_INTERVAL_S, Int64, InvalidRecordError, RecordDecoder, decode_json
+from streaming.wire import record_decoders
+from streaming.wire.record_decoders import (
+    MAX_TOLD,
+    TOLD_INTERVAL_S,
+    Int64,
+    InvalidRecordError,
+    RecordDecoder,
+    decode_json,
+)
 from tests.support.bad_output import OutputRecord
 
 
@@ -79,7 +86,7 @@ class TestPassedOver:
 
     def test_a_flood_is_counted_and_not_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
         now_s = 1_000.0
-        monkeypatch.setattr(decoding.time, "monotonic", lambda: now_s)
+        monkeypatch.setattr(record_decoders.time, "monotonic", lambda: now_s)
         told: list[str] = []
         decoder = RecordDecoder("task", refuse, told.append)
         for offset in range(3 * MAX_TOLD):

@@ -19,10 +19,10 @@ from streaming.core.conversations.decisions import (
     REMOTE_SERVICE_DROPPED,
     Deliver,
 )
+from streaming.core.conversations.dispatcher import Receiving
 from streaming.core.conversations.endpoint_states import State
-from streaming.core.conversations.holding import broker_instance_of, note_own_service
+from streaming.core.conversations.held_messages import broker_instance_of, note_own_service
 from streaming.core.conversations.kinds import Kind
-from streaming.core.conversations.receiving import Receiving
 from streaming.core.conversations.settings import ConversationSettings
 from streaming.core.maintenance.schedule import next_turn_ms
 from streaming.core.times import FOREVER_MS, NEVER_MS

@@ -18,8 +18,8 @@ from streaming.kafka.clients import Cluster
 from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.system import hints
 from streaming.system.durations import Duration
-from streaming.wire.decoding import InvalidRecordError
 from streaming.wire.envelope import HEADER, Envelope, encode_envelope
+from streaming.wire.record_decoders import InvalidRecordError
 from streaming.wire.service_views import EndpointRow, decode_endpoint
 from streaming.wire.topics import Topics
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from streaming.core.conversations.carrying import (
+from streaming.core.conversations.decision_batches import (
     MAX_RETURNED,
     Carrying,
     DecisionBatch,

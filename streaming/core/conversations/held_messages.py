@@ -9,9 +9,9 @@ from streaming.core.routing.conversation import Outcome
 from streaming.core.routing.databases import Service
 from streaming.core.routing.definitions import Definitions
 from streaming.core.routing.explanation import NUMBERS
-from streaming.core.routing.locating import NO_BROKER_INSTANCE, NO_SERVICE
-from streaming.core.routing.resolving import LOOP, ROUTE_ASKED_FOR
+from streaming.core.routing.resolution import LOOP, ROUTE_ASKED_FOR
 from streaming.core.routing.routing_table import ROUTERS_SERVICE
+from streaming.core.routing.target_service import NO_BROKER_INSTANCE, NO_SERVICE
 
 # The sentences for people.
 LET_GO = "it is being let go"

@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from streaming.cli.routing.explaining import Origin, Result, read_json, results
+from streaming.cli.routing.explained_routes import Origin, Result, read_json, results
 from streaming.errors import UserError
 from streaming.system import hints, wall_clock
 from streaming.system.logs import printable

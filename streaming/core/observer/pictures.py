@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from enum import Enum
 
-from streaming.core.observing.expiry import KeptFrom
+from streaming.core.observer.expiry import KeptFrom
 
 # A topic and the number of one of its partitions.
 Place = tuple[str, int]

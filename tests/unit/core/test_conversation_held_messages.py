@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from streaming.core.conversations.holding import LET_GO
+from streaming.core.conversations.held_messages import LET_GO
 from streaming.core.routing.conversation import Instance
 from streaming.core.routing.explanation import NUMBERS
 from streaming.core.routing.routing_table import BROKER_CONFIGURATION

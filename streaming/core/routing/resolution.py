@@ -12,13 +12,13 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from streaming.core.routing.addresses import LOCAL, TRANSPORT, normal_form, transport_address
-from streaming.core.routing.choosing import in_order, kind
 from streaming.core.routing.conversation import Decision, Instance, Outcome, Pair, Question, RoutedMessage
 from streaming.core.routing.definitions import MSDB, Definitions
 from streaming.core.routing.explanation import Explanation
-from streaming.core.routing.locating import NO_SERVICE, locate
-from streaming.core.routing.matching import ASK_RULE, Case, match
+from streaming.core.routing.matching_routes import ASK_RULE, Case, match
+from streaming.core.routing.route_order import in_order, kind
 from streaming.core.routing.routing_table import Route, RouteGroup
+from streaming.core.routing.target_service import NO_SERVICE, locate
 
 NO_ROUTE = 9750
 ROUTE_ASKED_FOR = 9770

@@ -24,9 +24,9 @@ from streaming.core.conversations.conversation import (
 )
 from streaming.core.conversations.decisions import ENDPOINT_CLOSED, REMOTE_ENDPOINT_GONE, Deliver
 from streaming.core.conversations.endpoint_states import State, Trigger
-from streaming.core.conversations.holding import new_endpoint
+from streaming.core.conversations.held_messages import new_endpoint
 from streaming.core.conversations.kinds import Kind, Source
-from streaming.core.conversations.transmitting import Transmitting
+from streaming.core.conversations.transmission import Transmitting
 from streaming.core.routing.conversation import Outcome
 from streaming.core.routing.databases import Service
 from streaming.core.routing.routing_table import ROUTERS_SERVICE

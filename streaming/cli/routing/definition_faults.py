@@ -7,13 +7,13 @@ from itertools import islice
 
 from confluent_kafka.admin import AclOperation
 
-from streaming.cli.routing.explaining import Origin
+from streaming.cli.routing.explained_routes import Origin
 from streaming.core.routing.addresses import LOCAL
 from streaming.core.routing.conversation import Outcome, RoutedMessage
 from streaming.core.routing.databases import Service
 from streaming.core.routing.definition_rules import RefusedDefinitionError, require_valid_route
 from streaming.core.routing.definitions import MSDB, Definitions
-from streaming.core.routing.resolving import NO_ROUTE, resolve
+from streaming.core.routing.resolution import NO_ROUTE, resolve
 from streaming.core.routing.routing_table import Route
 from streaming.core.times import iso_time
 from streaming.kafka.admin import Admin

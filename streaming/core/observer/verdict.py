@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from streaming.core.numbers import plural
-from streaming.core.observing.pictures import GroupPicture, GroupState, Member, Place, place_name
+from streaming.core.observer.pictures import GroupPicture, GroupState, Member, Place, place_name
 
 # These assignors share out each topic on its own: a member without a partition of one topic may have one of another,
 # but no topic has more readers than partitions.

@@ -12,12 +12,12 @@ from streaming.core.routing.addresses import normal_form
 from streaming.core.routing.conversation import Decision, Instance
 from streaming.core.routing.definitions import Definitions
 from streaming.core.routing.explanation import Explanation
-from streaming.core.routing.resolving import resolve
+from streaming.core.routing.resolution import resolve
 from streaming.errors import UserError
 from streaming.kafka.clients import Cluster
 from streaming.system import hints, wall_clock
 from streaming.system.logs import printable
-from streaming.wire.decoding import Decoder, InvalidRecordError, decode_json
+from streaming.wire.record_decoders import Decoder, InvalidRecordError, decode_json
 from streaming.wire.service_definitions import (
     Case,
     ConversationRow,
