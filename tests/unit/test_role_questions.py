@@ -23,7 +23,7 @@ REST_MS = ConnectionTimes().after_failure_ms
 
 
 class Scene:
-    """An asker, for whom no instance answers unless `answering` has its address."""
+    """An asker, for whom no instance answers unless `answers` has its address."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_ms = 1_000

@@ -5,15 +5,15 @@ To read the router's part, begin at the top:
     endpoint_states   the states of an endpoint, as one table
     conversation      the state: endpoints, directions with the messages that wait, the far endpoint
     context           the facts of a batch, and the decisions so far
-    holding           a conversation in a batch: where its messages go, and why they are held
-    transmitting      the same, with the messages to its far endpoint
-    delivering        the same, with sending, delivering, dropping and ending by an error
+    held_messages     a conversation in a batch: where its messages go, and why they are held
+    transmission      the same, with the messages to its far endpoint
+    delivery          the same, with sending, delivering, dropping and ending by an error
     step              the same, with lifetimes and timers: all that may be done with a conversation
     statements        what a program says
-    receiving         what the far endpoint says; `answering`: what belongs to no endpoint here
-    looking           what is due, what the transport reports, and when to look again
+    dispatcher        what the far endpoint says; `answers`: what belongs to no endpoint here
+    due_work          what is due, what the transport reports, and when to look again
     suspects          what ends because the router was restored
-    questions         the questions to the configuration service; `asking`: their conversations
+    questions         the questions to the configuration service; `route_questions`: their conversations
     mirrors           which address of a mirrored route has the principal
     snapshot          a conversation as plain values
 
@@ -22,5 +22,5 @@ instances, what waits for instances that can be reached again, what is due, ques
 acknowledgements. spark/routing/conversation_store.py knows which conversations are due, also after a change of
 definitions. Nothing here knows topics: that a queue is missing is learned from the transport's reports.
 
-`decisions` are what the router tells the transport, which carries them out by `carrying` and `marks`.
+`decisions` are what the router tells the transport, which carries them out by `decision_batches` and `marks`.
 """

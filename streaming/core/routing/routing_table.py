@@ -40,7 +40,7 @@ class RouteGroup:
 
     Attributes:
         routes: The routes, in order of names: the result of a decision must not depend on the order of statements.
-        spreads: The routes as `choosing` tries them; None: it has not tried them since they changed.
+        spreads: The routes as `route_order` tries them; None: it has not tried them since they changed.
     """
 
     __slots__ = ("routes", "spreads")
