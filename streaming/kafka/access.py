@@ -1,7 +1,7 @@
-"""Checks that Kafka lets a client in and grants its rights. Each refusal becomes one message that says what to change.
+"""Checks that Kafka lets a client in and grants its rights. A refusal becomes a message with the necessary change.
 
 librdkafka retries a refused connection forever, and reports the reason only to the client's `error_cb`. So a program
-begins with a request for its topics and for the rights that it has on them, and checks that callback while it waits.
+begins with a request for its topics and its rights on them, and checks the reported reason while it waits.
 """
 
 import re
@@ -15,7 +15,7 @@ from confluent_kafka.admin import AclOperation, AdminClient
 from streaming.errors import UserError
 from streaming.kafka.patience import Wait
 
-# The operations that a client needs on each topic, by the topic's name.
+# Topic -> the operations that a client needs on it.
 Rights = Mapping[str, Collection[AclOperation]]
 
 _WHERE = "See docs/security.md for the ACLs that each command needs"
@@ -85,16 +85,16 @@ def denial(error: KafkaError) -> AccessDeniedError | None:
 
 
 class MayBeDenied:
-    """The part of a writer of records that notes whether Kafka allows it to write.
+    """The part of a writer of records that notes a missing right to write.
 
     Attributes:
-        denied: The error if Kafka does not allow it; else None.
+        denied: The error for the missing right; None if Kafka has refused no record for this reason.
     """
 
     denied: RightMissingError | None = None
 
     def note_denial(self, error: KafkaError) -> bool:
-        """Returns whether an error is a refusal, and notes a missing right."""
+        """Notes a missing right; returns whether the error is a refusal."""
         denied = denial(error)
         if isinstance(denied, RightMissingError):
             self.denied = denied
@@ -107,12 +107,9 @@ class MayBeDenied:
 
 
 def java_denial(text: str) -> AccessDeniedError | None:
-    """Returns the same as `denial` for the text of a failure in the JVM, always as an AccessDeniedError."""
+    """Returns an error for the user if the text of a failure in the JVM names a refusal of Kafka; None otherwise."""
     found = _JAVA_DENIAL.search(text)
-    if found is None:
-        return None
-    advice = _ADVICE[_JAVA_ERRORS[found[1]]]
-    return AccessDeniedError(f"{advice}. ({found[2]})")
+    return None if found is None else AccessDeniedError(f"{_ADVICE[_JAVA_ERRORS[found[1]]]}. ({found[2]})")
 
 
 class Denials:
@@ -141,18 +138,18 @@ class Denials:
 
 
 class WatchfulAdmin(AdminClient):
-    """An AdminClient that checks for refusals while it waits for an answer, and says once that a wait is long."""
+    """An AdminClient that notices refusals while it waits for an answer, and says once that a wait is long."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
-        """Connects lazily.
+        """Creates the client, which connects with its first request.
 
         Raises:
             KafkaException: The client rejects its properties.
         """
         self._denials = Denials()
         self._servers = config["bootstrap.servers"]
-        callback: dict[str, Any] = {"error_cb": self._denials}
-        super().__init__({**config, **callback})
+        watched: dict[str, Any] = {**config, "error_cb": self._denials}
+        super().__init__(watched)
 
     @property
     def no_connection(self) -> str | None:
@@ -210,7 +207,7 @@ def partitions_of(admin: WatchfulAdmin, rights: Rights, timeout_s: float) -> dic
 
 
 def check_group(admin: WatchfulAdmin, group_id: str, timeout_s: float) -> None:
-    """Checks that the client may be a member of a consumer group, whose coordinator has answered.
+    """Checks that the client may be a member of a consumer group. The group's coordinator must have answered before.
 
     Raises:
         AccessDeniedError: Kafka does not let the client into the group.
@@ -221,10 +218,9 @@ def check_group(admin: WatchfulAdmin, group_id: str, timeout_s: float) -> None:
     ).values()
     try:
         allowed = admin.result(future).authorized_operations
-    except RightMissingError:  # `error_cb` tells sooner than the answer, but does not name the group
-        allowed = []
-    except KafkaException as error:
-        if error.args[0].code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
+    except (RightMissingError, KafkaException) as error:
+        # A RightMissingError comes from `error_cb`, sooner than the answer, and does not name the group.
+        if isinstance(error, KafkaException) and error.args[0].code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
             raise
         allowed = []
     _require_none(_lacking((AclOperation.READ,), allowed, f"consumer group {group_id}"))

@@ -6,25 +6,20 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 
-from confluent_kafka import (
-    ConsumerGroupTopicPartitions,
-    KafkaError,
-    KafkaException,
-    TopicCollection,
-    TopicPartition,
-)
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AclOperation, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
 from streaming.errors import UserError
 from streaming.kafka.access import Rights, WatchfulAdmin, check_group, denial, partitions_of
 from streaming.kafka.clients import Cluster
+from streaming.kafka.errors import NO_LEADER, NOBODY_ANSWERS
 from streaming.kafka.group_coordinator import wait_for_coordinator
 from streaming.kafka.patience import REQUEST_TIMEOUT_S
 from streaming.system import hints
 from streaming.wire.topics import TopicSpec, prefix_of
 
 ADMIN_TIMEOUT_S = REQUEST_TIMEOUT_S
-# Kafka's number for the broker's default.
+# The replication factor that stands for the broker's default.
 BROKERS_REPLICATION_FACTOR = -1
 # It takes milliseconds until every broker knows a new topic.
 _PROPAGATION_S = 1.0
@@ -34,11 +29,9 @@ _NEWEST: OffsetSpec = OffsetSpec.max_timestamp()  # type: ignore[no-untyped-call
 _NO_TOPIC = (KafkaError._NOENT, KafkaError.UNKNOWN_TOPIC_OR_PART)
 _TOO_OLD = (KafkaError.UNSUPPORTED_VERSION, KafkaError._UNSUPPORTED_FEATURE)
 
-_NO_LEADER = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
 _LEADER_INTERVAL_S = 0.1
 _RETENTION_SETTING = "offsets.retention.minutes"
 _NOT_SEEN = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED)
-NOBODY_ANSWERS = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 
 
 @dataclass(frozen=True)
@@ -46,11 +39,11 @@ class GroupMember:
     """A member of a consumer group.
 
     Attributes:
-        instance_id: Its `group.instance.id`; None if it has none.
-        client_id: Its `client.id`.
-        host: The address from which it connects.
-        partitions: The number of partitions that are assigned to it.
-        member_id: The id that the group has given it, another one each time that it joins.
+        instance_id: The `group.instance.id` of the member; None if it has none.
+        client_id: The `client.id` of the member.
+        host: The address from which the member connects.
+        partitions: The number of partitions that the group has assigned to the member.
+        member_id: The id that the group has given the member. A member that joins again gets another id.
     """
 
     instance_id: str | None
@@ -61,31 +54,33 @@ class GroupMember:
 
 
 class TooOldError(UserError):
-    """Kafka is too old to answer a question."""
+    """Kafka is too old to answer a request."""
 
 
 class Admin:
     """Kafka's administration, with error messages for users.
 
     Attributes:
-        client: The client for other requests. `failed` may replace it.
+        client: The client for requests that are not about groups. `failed` may replace it.
+        servers: The bootstrap servers of the cluster.
     """
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self.client = cluster.admin_client()
+        self.servers = cluster.bootstrap_servers
 
     def client_for_groups(self) -> WatchfulAdmin:
         """Returns a new client, for requests to coordinators of groups at this moment.
 
-        A client of librdkafka 2.16 that has lived through an outage may get no answer from a coordinator for the rest
-        of its life, although others get theirs. When such a request has timed out, the next outage may abort the
-        process ("Assertion `eonce->refcnt > 0' failed").
+        After an outage, a client of librdkafka 2.16 may get no answer from a coordinator for the rest of its life,
+        although new clients get answers. When such a request has timed out, the next outage may abort the process
+        ("Assertion `eonce->refcnt > 0' failed").
         """
         return self._cluster.admin_client()
 
     def client_for_group(self, group_id: str, timeout_s: float = ADMIN_TIMEOUT_S) -> WatchfulAdmin:
-        """Returns a new client, for requests to the coordinator of a group, once that has answered.
+        """Waits until the coordinator of a group answers; returns a new client for requests to this coordinator.
 
         Raises:
             AccessDeniedError: Kafka does not let this client in.
@@ -104,18 +99,13 @@ class Admin:
         try:
             self.client.result(self.client.describe_cluster(request_timeout=ADMIN_TIMEOUT_S))
         except KafkaException as error:
-            raise denial(error.args[0]) or self._unreachable(error) from None
-
-    @property
-    def servers(self) -> str:
-        """The bootstrap servers of the cluster."""
-        return self._cluster.bootstrap_servers
+            raise self._explained(error) from None
 
     def find_topics(self, rights: Rights) -> dict[str, int]:
         """Returns the number of partitions of each topic that exists. The client must have its rights on these topics.
 
-        If topics are missing, the method waits a moment, because they may be new. It creates no topic, whatever the
-        broker's settings are.
+        If topics are missing, the method waits a moment, because they may be new. The method creates no topic, even if
+        the broker creates topics automatically.
 
         Raises:
             UserError: Kafka cannot be reached or refuses.
@@ -125,13 +115,13 @@ class Admin:
             try:
                 partitions = partitions_of(self.client, rights, ADMIN_TIMEOUT_S)
             except KafkaException as error:
-                raise self._unreachable(error) from None
+                raise self._explained(error) from None
             if len(partitions) == len(rights) or time.monotonic() >= deadline_s:
                 return partitions
             time.sleep(_PROPAGATION_S / 20)
 
     def require_topics(self, rights: Rights) -> dict[str, int]:
-        """Returns the number of partitions of each of the monitor's topics. The client must have its rights on them.
+        """Returns the number of partitions of each topic. The client must have its rights on these topics.
 
         Raises:
             UserError: Kafka cannot be reached or refuses, or a topic is missing.
@@ -146,7 +136,7 @@ class Admin:
         return partitions
 
     def topic_ids(self, names: Iterable[str], timeout_s: float = ADMIN_TIMEOUT_S) -> dict[str, str]:
-        """Returns topic -> Kafka's id, for the topics that exist. A topic that is created again has another id.
+        """Returns topic -> id, for the topics that exist. A topic that is deleted and created again has another id.
 
         Raises:
             UserError: Kafka cannot be reached, or denies access.
@@ -157,15 +147,14 @@ class Admin:
             try:
                 ids[name] = str(self.client.result(future).topic_id)
             except KafkaException as error:
-                reason: KafkaError = error.args[0]
-                if reason.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    raise denial(reason) or self._unreachable(error) from None
+                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise self._explained(error) from None
         return ids
 
     def visible_partitions(self, names: Iterable[str], timeout_s: float) -> dict[str, int | None]:
-        """Returns topic -> its number of partitions, as far as Kafka answers in time.
+        """Returns topic -> number of partitions, for the topics about which Kafka answers in time.
 
-        The number is None if the topic does not exist, or if this client may not see it.
+        The number is None if the topic does not exist, or if this client has no right to see the topic.
         """
         futures = self.client.describe_topics(TopicCollection(list(names)), request_timeout=timeout_s)
         found: dict[str, int | None] = {}
@@ -180,7 +169,7 @@ class Admin:
         return found
 
     def require_group(self, group_id: str) -> None:
-        """Checks that the client may be a member of a consumer group, if Kafka tells in time.
+        """Checks that the client may be a member of a consumer group. Without an answer in time, the check succeeds.
 
         Raises:
             UserError: Kafka refuses.
@@ -192,7 +181,7 @@ class Admin:
         """Returns the members of a consumer group, or an empty list if there is no such group.
 
         Args:
-            group_id: The group.
+            group_id: The name of the group.
             timeout_s: The longest wait for the group's coordinator.
 
         Raises:
@@ -203,7 +192,7 @@ class Admin:
             (future,) = client.describe_consumer_groups([group_id], request_timeout=ADMIN_TIMEOUT_S).values()
             members = client.result(future).members
         except KafkaException as error:
-            raise denial(error.args[0]) or self._unreachable(error) from None
+            raise self._explained(error) from None
         return [
             GroupMember(
                 each.group_instance_id,
@@ -216,7 +205,7 @@ class Admin:
         ]
 
     def offsets(self, topic: str, partitions: int, spec: OffsetSpec) -> list[int]:
-        """Returns the offset of each partition that a specification describes; negative: there is no such record.
+        """Returns the offset that a specification describes in each partition; negative if there is no such record.
 
         Raises:
             UserError: Kafka cannot be reached, or refuses.
@@ -230,14 +219,14 @@ class Admin:
             except KafkaException as error:
                 # A partition that was created just now has no leader yet.
                 self.failed(error)
-                if error.args[0].code() not in _NO_LEADER or time.monotonic() > end_s:
-                    raise denial(error.args[0]) or self._unreachable(error) from None
+                if error.args[0].code() not in NO_LEADER or time.monotonic() > end_s:
+                    raise self._explained(error) from None
             time.sleep(_LEADER_INTERVAL_S)
 
     def committed_text(self, group_id: str, topic: str) -> str | None:
-        """Returns the text beside the offset that a consumer group has committed for a topic's first partition.
+        """Returns the text that a consumer group has committed with its offset of a topic's first partition.
 
-        Returns None if it has committed none, or Kafka keeps it no longer.
+        Returns None if the group has committed no text, or if Kafka has removed the commit.
 
         Raises:
             UserError: Kafka cannot be reached, or refuses.
@@ -250,37 +239,36 @@ class Admin:
             if found.error is not None:
                 raise KafkaException(found.error)
         except KafkaException as error:
-            raise denial(error.args[0]) or self._unreachable(error) from None
+            raise self._explained(error) from None
         return found.metadata or None
 
     def newest_ms(self, topic: str) -> int | None:
-        """Returns the time of the newest record of a topic with one partition; None: there is none.
+        """Returns the time of the newest record of a topic with one partition; None if the topic has no record.
 
         Raises:
             TooOldError: Kafka is older than version 3.0.
             UserError: Kafka cannot be reached, or refuses.
         """
-        (future,) = self.client.list_offsets(
-            {TopicPartition(topic, 0): _NEWEST}, request_timeout=ADMIN_TIMEOUT_S
-        ).values()
+        futures = self.client.list_offsets({TopicPartition(topic, 0): _NEWEST}, request_timeout=ADMIN_TIMEOUT_S)
+        (future,) = futures.values()
         try:
             newest_ms = int(self.client.result(future).timestamp)
         except KafkaException as error:
-            reason: KafkaError = error.args[0]
-            if reason.code() in _TOO_OLD:
+            code = error.args[0].code()
+            if code in _TOO_OLD:
                 raise TooOldError(
                     f"Kafka is older than version 3.0, and does not tell the time of the newest record of {topic}."
                 ) from None
-            if reason.code() in _NO_TOPIC:
+            if code in _NO_TOPIC:
                 self.find_topics({topic: (AclOperation.DESCRIBE,)})  # a topic that is denied does not seem to exist
                 return None
-            raise denial(reason) or self._unreachable(error) from None
+            raise self._explained(error) from None
         return newest_ms if newest_ms >= 0 else None
 
     def offsets_retention_ms(self, timeout_s: float) -> int | None:
-        """Returns how long Kafka keeps the offsets of a group without members; None: it does not tell, or not in time.
+        """Returns the time for which Kafka keeps the offsets of a group without members; None if unknown.
 
-        One broker is asked, as this setting should be the same on all of them.
+        The method asks one broker, because this setting should be the same on all brokers.
         """
         try:
             cluster = self.client.result(self.client.describe_cluster(request_timeout=timeout_s))
@@ -297,21 +285,12 @@ class Admin:
             UserError: Kafka cannot be reached, or refuses.
         """
         new_topics = [
-            NewTopic(
-                spec.name,
-                num_partitions=partitions if spec.is_partitioned else 1,
-                replication_factor=replication_factor,
-                config=spec.config,
-            )
+            NewTopic(spec.name, partitions if spec.is_partitioned else 1, replication_factor, config=spec.config)
             for spec in specs
         ]
-        futures = self.client.create_topics(new_topics, request_timeout=ADMIN_TIMEOUT_S)
         exists = KafkaError.TOPIC_ALREADY_EXISTS
-        return [
-            name
-            for name, future in futures.items()
-            if self._is_done(future, exists, f"Topic {name} could not be created")
-        ]
+        futures = self.client.create_topics(new_topics, request_timeout=ADMIN_TIMEOUT_S).items()
+        return [name for name, future in futures if self._is_done(future, exists, f"Topic {name} could not be created")]
 
     def delete_topic(self, name: str) -> bool:
         """Deletes a topic; returns whether it existed.
@@ -323,25 +302,25 @@ class Admin:
         return self._is_done(future, KafkaError.UNKNOWN_TOPIC_OR_PART, f"Topic {name} could not be deleted")
 
     def _is_done(self, future: "Future[None]", unless: int, failure: str) -> bool:
-        """Returns True if Kafka has done the work, and False for the one error that says that there was none to do."""
+        """Returns True if Kafka has done the work, and False for the error `unless`: there was no work to do."""
         try:
             self.client.result(future)
         except KafkaException as error:
             reason: KafkaError = error.args[0]
             if reason.code() in NOBODY_ANSWERS:
-                raise self._unreachable(error) from None
+                raise self._explained(error) from None
             if reason.code() != unless:
                 raise UserError(f"{failure}: {denial(reason) or reason.str()}") from None
             return False
         return True
 
     def other_settings(self, specs: list[TopicSpec]) -> list[str]:
-        """Returns a sentence for each setting of a topic that differs from the setting that the monitor relies on."""
+        """Returns a sentence for each setting of a topic that differs from the setting that its programs rely on."""
         resources = {ConfigResource(ResourceType.TOPIC, spec.name): spec for spec in specs if spec.config}
-        sentences: list[str] = []
-        if not resources:
-            return sentences  # an empty request is an error
-        for resource, future in self.client.describe_configs(list(resources), request_timeout=ADMIN_TIMEOUT_S).items():
+        # An empty request is an error.
+        asked = self.client.describe_configs([*resources], request_timeout=ADMIN_TIMEOUT_S) if resources else {}
+        sentences = []
+        for resource, future in asked.items():
             try:
                 entries = self.client.result(future)
             except KafkaException as error:
@@ -352,7 +331,10 @@ class Admin:
                     sentences.append(f"topic {resource.name} has {name}={entries[name].value} instead of {wanted}")
         return sentences
 
-    def _unreachable(self, error: KafkaException) -> UserError:
+    def _explained(self, error: KafkaException) -> UserError:
+        """Returns an error for the user: Kafka refuses, or it cannot be reached."""
+        if denied := denial(error.args[0]):
+            return denied
         # A broker that expects TLS closes a plain connection without an error.
         is_plain = "security.protocol" not in self._cluster.config
         secured = " If Kafka is secured, set --kafka-config (see docs/security.md)." if is_plain else ""

@@ -1,4 +1,4 @@
-"""Asks Kafka for offsets of partitions: those whose leader answers in time."""
+"""Asks Kafka for offsets of partitions. Partitions whose leader does not answer in time are left out."""
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -28,12 +28,9 @@ class AskedOffsets:
         self._places = [TopicPartition(topic, number) for topic in topics for number in range(partitions[topic])]
 
     def ask(
-        self,
-        spec: OffsetSpec,
-        timeout_s: float,
-        isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+        self, spec: OffsetSpec, timeout_s: float, isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
     ) -> dict[Place, int]:
-        """Returns the offset of each partition whose leader answers."""
+        """Returns the offset of each partition whose leader answers in time."""
         asked = self._client.list_offsets(
             dict.fromkeys(self._places, spec), isolation_level=isolation_level, request_timeout=timeout_s
         )
@@ -43,6 +40,6 @@ class AskedOffsets:
                 found[place.topic, place.partition] = future.result().offset
         if len(found) < len(self._places):
             # librdkafka's ListOffsets keeps the leader's epoch. After a leader has changed, or was away, the broker
-            # refuses that epoch (FENCED_LEADER_EPOCH) for the rest of the client's life. A new client gets the new one.
+            # refuses that epoch (FENCED_LEADER_EPOCH) for the rest of the client's life. A new client has a new one.
             self._client = self._cluster.admin_client()
         return found

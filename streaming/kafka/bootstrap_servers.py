@@ -1,4 +1,4 @@
-"""The forms of a bootstrap server that Kafka's clients take, and the addresses of instances that they mean."""
+"""The forms of a bootstrap server that Kafka's clients accept, and the addresses of instances that follow from them."""
 
 import re
 
@@ -16,9 +16,10 @@ def servers(bootstrap_servers: str) -> list[str]:
 
 
 def own_addresses(bootstrap_servers: str, topic_prefix: str) -> list[str]:
-    """Returns the addresses of an instance whose options name none: those of its servers that a route may have.
+    """Returns the addresses of an instance whose options name none: its servers, in the form of a route's address.
 
-    A route has neither the dot that ends a host's full name nor the zone of an IPv6 address.
+    The address of a route has no dot at the end of the host's name, and no zone of an IPv6 address. Servers without a
+    valid address are left out.
     """
     found = []
     for server in servers(bootstrap_servers):

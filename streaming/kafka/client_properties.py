@@ -1,4 +1,4 @@
-"""One file of Kafka client properties for all clients: its names are Java's, and become librdkafka's where needed."""
+"""The file of Kafka client properties for all clients. Its names are Java's, translated for the other clients."""
 
 import re
 import ssl
@@ -9,12 +9,12 @@ from typing import Any
 
 from streaming.errors import UserError
 
-# Properties that have another name in librdkafka, or that it does not need. All others have the same name in both.
+# Java's names that librdkafka has other names for. Most properties have the same name in both.
 _LIBRDKAFKA_NAMES = {"sasl.mechanism": "sasl.mechanisms", "ssl.truststore.location": "ssl.ca.location"}
-# The logins of kafka-python that need nothing but a user and a password.
+# The logins of kafka-python that need only a user and a password.
 _KAFKA_PYTHON_LOGINS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-_LIBRDKAFKAS_LOGIN = "GSSAPI"  # if none is named
-# What `_tls_context` reads.
+_LIBRDKAFKAS_LOGIN = "GSSAPI"  # librdkafka's default
+# The properties that `_tls_context` reads.
 _TLS_NAMES = {
     "ssl.ca.location",
     "ssl.ca.pem",
@@ -23,6 +23,7 @@ _TLS_NAMES = {
     "ssl.key.password",
     "ssl.endpoint.identification.algorithm",
 }
+# The properties that librdkafka does not need.
 _JAVA_ONLY = {"sasl.jaas.config", "ssl.truststore.type", "ssl.truststore.password", "ssl.keystore.type"}
 # The tokens of Java's reader of JAAS configurations: comments, quoted texts, words, and single characters.
 _JAAS_TOKEN = re.compile(r"""//[^\n\r]*|/\*.*?\*/|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\W\d][\w$.-]*|\S""", re.DOTALL)
@@ -31,7 +32,7 @@ _JAAS_ESCAPED = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t
 _SECRET_NAME = re.compile(r"password|secret|jaas|credential|ssl\.keystore\.key", re.IGNORECASE)
 _READ_BY_OTHERS = stat.S_IRGRP | stat.S_IROTH
 
-_BLANKS = " \t\f"  # all that Java skips; other blanks belong to names and values
+_BLANKS = " \t\f"  # the characters that Java skips; other blanks are parts of names and values
 # A `\` at the end of a line, unless another `\` escapes it.
 _CONTINUED = re.compile(r"(?<!\\)(?:\\\\)*\\$")
 _PROPERTY = re.compile(r"((?:[^\\=: \t\f]|\\.)+)(?:[ \t\f]*[=:]|[ \t\f])[ \t\f]*(.*)")
@@ -48,7 +49,7 @@ def load(path: Path | None) -> dict[str, str]:
     if path is None:
         return {}
     try:
-        # Editors on Windows write a byte order mark, which is not a part of the first name.
+        # A byte order mark, which editors on Windows write, is not a part of the first name.
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"Cannot read the Kafka properties {path}: {error}") from None
@@ -81,7 +82,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def exposure(path: Path, properties: Mapping[str, str]) -> str | None:
-    """Returns a warning if the file has credentials that its group or others may read; None otherwise."""
+    """Returns a warning if the file has credentials that its group or other users may read; None otherwise."""
     if not any(_SECRET_NAME.search(name) for name in properties) or not path.stat().st_mode & _READ_BY_OTHERS:
         return None
     return f"{path} has credentials, and users other than its owner can read it. Run: chmod 600 {path}"
@@ -91,8 +92,8 @@ def for_librdkafka(properties: Mapping[str, str]) -> dict[str, str]:
     """Returns the same properties with librdkafka's names. The user and the password come from sasl.jaas.config.
 
     Raises:
-        UserError: A trust store or key store is in a Java format, which librdkafka cannot read, or has no type, which
-            Java takes for its own format.
+        UserError: A trust store or key store has a Java format, which librdkafka cannot read, or no type, which means a
+            Java format.
     """
     config = {_LIBRDKAFKA_NAMES.get(name, name): value for name, value in properties.items() if name not in _JAVA_ONLY}
     for store in ("ssl.truststore", "ssl.keystore"):
@@ -108,7 +109,7 @@ def for_librdkafka(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def for_kafka_python(config: Mapping[str, str]) -> dict[str, Any]:
-    """Returns the properties for security, given with librdkafka's names, as kafka-python's, which needs no others.
+    """Returns kafka-python's properties for security, from properties with librdkafka's names.
 
     Raises:
         UserError: kafka-python cannot do what a property demands, or a certificate or a key cannot be used.
@@ -136,7 +137,7 @@ def _login(config: Mapping[str, str]) -> dict[str, str | None]:
 
 
 def _tls_context(config: Mapping[str, str]) -> ssl.SSLContext:
-    """Makes the context here, since kafka-python would only say of a file that it cannot read that time is over."""
+    """Makes the context. With a file that it cannot read, kafka-python would only report a time-out."""
     unknown = sorted(name for name in config if name.startswith("ssl.") and name not in _TLS_NAMES)
     if unknown:
         raise UserError(f"Commands that look at consumer groups do not know the property {unknown[0]}")
@@ -153,7 +154,7 @@ def _tls_context(config: Mapping[str, str]) -> ssl.SSLContext:
         else:
             context.load_verify_locations(**{"capath" if Path(where).is_dir() else "cafile": where})
         if certificate is not None:
-            # Without any password, Python would ask for it on the terminal.
+            # Without a password, Python would ask for the password on the terminal.
             password = config.get("ssl.key.password", "")
             context.load_cert_chain(certificate, config.get("ssl.key.location"), password)
     except OSError as error:
@@ -163,7 +164,7 @@ def _tls_context(config: Mapping[str, str]) -> ssl.SSLContext:
 
 
 def _credentials(jaas: str) -> dict[str, str]:
-    """Returns user and password by librdkafka's names; the values may be in either quotation marks or none."""
+    """Returns user and password with librdkafka's names. The values may have single, double or no quotation marks."""
     tokens = [each for each in _JAAS_TOKEN.findall(jaas) if not each.startswith(("//", "/*"))]
     return {
         f"sasl.{name}": _unquoted(value)
@@ -182,7 +183,7 @@ def _jaas_character(escape: re.Match[str]) -> str:
 
 
 def _unescaped(text: str) -> str:
-    """Returns a text of the file without Java's escapes; raises ValueError if one of them is no character."""
+    """Returns a text of the file without Java's escapes; raises ValueError if an escape is not a character."""
     plain = _ESCAPE.sub(_character, text)
     # Java writes a character beyond U+FFFF as two escapes.
     return plain.encode("utf-16", "surrogatepass").decode("utf-16")

@@ -10,14 +10,13 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from streaming.errors import UserError
 from streaming.kafka.access import WatchfulAdmin
 
-# Errors arrive as exceptions, so librdkafka logs nothing. To see its own messages, give this logger a handler and the
-# client a `log_level`. Without a logger, librdkafka would write to stderr that a member of a group was fenced, whatever
-# the level.
+# Errors arrive as exceptions, so librdkafka logs nothing. To see its messages, give this logger a handler, and the
+# client a `log_level`. Without a logger, librdkafka would write to stderr when a member of a group is fenced.
 _log = logging.getLogger("streaming.librdkafka")
 _log.addHandler(logging.NullHandler())
 _log.propagate = False
 
-# The longest wait for an answer that Kafka gives in milliseconds while it is up.
+# The longest wait for an answer that a running Kafka gives in milliseconds.
 CLIENT_TIMEOUT_S = 30.0
 
 # All clients, including Java's, must put a queue's records into the same partition. Nothing else orders these records.
@@ -25,6 +24,9 @@ PARTITIONER = "murmur2_random"
 
 # The largest record of a producer, as librdkafka sets it.
 DEFAULT_MAX_BYTES = 1_000_000
+
+# For consumers that read committed records only, and whose offsets are committed by a transaction or not at all.
+READS_COMMITTED = {"isolation.level": "read_committed", "enable.auto.commit": False, "enable.auto.offset.store": False}
 
 Settings = Mapping[str, Any]
 Client = TypeVar("Client")
@@ -64,7 +66,7 @@ class Cluster:
         """Creates a consumer, which connects lazily.
 
         Raises:
-            UserError: The user's properties are invalid, or the name of its consumer group is blank for the client,
+            UserError: The user's properties are invalid, or the name of the consumer group is blank for librdkafka,
                 which would end the process.
         """
         group_id = fixed["group.id"]
@@ -78,8 +80,8 @@ class Cluster:
         return int(self.config.get("message.max.bytes", DEFAULT_MAX_BYTES))
 
     def admin_client(self) -> WatchfulAdmin:
-        """Creates an admin client, which connects lazily. Raises what `producer` raises."""
-        # By default it would wait up to 10 s after an outage, longer than most requests do.
+        """Creates an admin client, which connects lazily. The errors are those of `producer`."""
+        # By default the client would wait up to 10 s after an outage, longer than the time-out of most requests.
         return _made(WatchfulAdmin, self._settings(defaults={"reconnect.backoff.max.ms": 1_000}))
 
 

@@ -1,4 +1,4 @@
-"""Asks Kafka where the input topics end. The answers show the lag, hidden records, and that Kafka is up."""
+"""Asks Kafka for the ends of the input topics. The answers show the lag, hidden records, and that Kafka is up."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -31,13 +31,13 @@ class EndOffsets:
         self._asked = AskedOffsets(cluster, partitions, topics)
         # The last stable offset of each partition. It is the end for the monitor, which reads only committed records.
         self._ends: dict[Place, int] = {}
-        # For each partition with records after the last stable offset: that offset, and since when it has not moved.
+        # Partition with records after the last stable offset -> that offset, and the instant since it stands still.
         self._standing: dict[Place, tuple[int, float]] = {}
 
     def look(self) -> None:
-        """Asks Kafka twice, and waits for each answer for 5 s at most."""
+        """Asks Kafka for the stable ends and for the ends, and waits for each answer for 5 s at most."""
         found = self._asked.ask(LATEST, _REQUEST_TIMEOUT_S, IsolationLevel.READ_COMMITTED)
-        # The second request, so that no record in between is missed: it counts as hidden until the next look.
+        # The ends come second, so that a record between the two requests counts as hidden until the next look.
         whole = self._asked.ask(LATEST, _REQUEST_TIMEOUT_S)
         now_s = time.monotonic()
         standing = {}
@@ -64,7 +64,9 @@ class EndOffsets:
         return lags
 
     def stands_still_s(self, now_s: float) -> dict[str, float]:
-        """Returns, by topic, for how long a last stable offset with records after it has not moved; 0 if there is none.
+        """Returns topic -> longest time for which a last stable offset with records after it has not moved.
+
+        The time is 0 if no partition has records after its last stable offset.
 
         Args:
             now_s: The time, by time.monotonic().

@@ -1,7 +1,7 @@
-"""Errors of sending and receiving, grouped by what the caller can do about them.
+"""Errors of sending and receiving, grouped by the possible reactions of the caller.
 
-Mistakes in the use of the clients (a wrong name, a missing topic) are `streaming.errors.UserError`, and so is a client
-that cannot continue: its message says why in a sentence.
+Mistakes in the use of the clients (a wrong name, a missing topic) are `streaming.errors.UserError`. A client that
+cannot continue raises a UserError too, whose message says the reason.
 """
 
 from confluent_kafka import KafkaError, KafkaException
@@ -9,17 +9,23 @@ from confluent_kafka import KafkaError, KafkaException
 from streaming.errors import UserError
 from streaming.kafka.access import RightMissingError, denial
 
-# The errors of a consumer from which librdkafka does not recover by itself.
-LASTING_ERRORS = frozenset(
-    (
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.GROUP_AUTHORIZATION_FAILED,
-        KafkaError.INCONSISTENT_GROUP_PROTOCOL,
-    )
+NOBODY_ANSWERS = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
+NO_LEADER = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
+NO_COORDINATOR = (
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.NOT_COORDINATOR,
 )
 
-# The errors of a record that say something about it alone, and those that say something about its topic.
+# The errors of a consumer from which librdkafka does not recover by itself.
+LASTING_ERRORS = (
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.INCONSISTENT_GROUP_PROTOCOL,
+)
+
+# The errors of a record that only this record causes, and the errors that its topic causes.
 FAULTS_OF_A_RECORD = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD, KafkaError.INVALID_MSG_SIZE)
 FAULTS_OF_A_TOPIC = (
     KafkaError.UNKNOWN_TOPIC_OR_PART,
@@ -31,16 +37,12 @@ FAULTS_OF_A_TOPIC = (
 )
 # Kafka is away, or a producer is fenced: no record is at fault.
 NO_FAULT_OF_A_RECORD = (
-    KafkaError._TIMED_OUT,
+    *NOBODY_ANSWERS,
+    *NO_COORDINATOR,
     KafkaError._MSG_TIMED_OUT,
-    KafkaError._TRANSPORT,
-    KafkaError._ALL_BROKERS_DOWN,
     KafkaError.REQUEST_TIMED_OUT,
     KafkaError.NOT_ENOUGH_REPLICAS,
     KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-    KafkaError.NOT_COORDINATOR,
     KafkaError.CONCURRENT_TRANSACTIONS,
     KafkaError.UNKNOWN_MEMBER_ID,
     KafkaError.FENCED_INSTANCE_ID,
@@ -62,7 +64,7 @@ class ReceiveRolledBackError(Exception):
 
 
 class ClientUnusableError(UserError):
-    """This client cannot continue: close it and open a new one.
+    """This client cannot continue: close it and open a new client.
 
     It is unknown whether the transaction in progress took effect.
     """
@@ -73,7 +75,7 @@ class ClientRefusedError(ClientUnusableError, RightMissingError):
 
 
 def unusable(what: str, error: KafkaError) -> ClientUnusableError:
-    """Returns the error of a client that cannot continue, with advice if the user can put right what Kafka refuses."""
+    """Returns the error of a client that cannot continue, with advice if the user can remove the cause."""
     denied = denial(error)
     if isinstance(denied, RightMissingError):
         return ClientRefusedError(f"{what}: {denied}")

@@ -1,4 +1,4 @@
-"""Commits offsets for consumer groups without being a member of them. Kafka refuses that for a group with members."""
+"""Commits offsets for consumer groups without members. Kafka refuses such a commit for a group with members."""
 
 from dataclasses import dataclass
 
@@ -15,8 +15,8 @@ class Committed:
     """The outcome of a commit.
 
     Attributes:
-        is_done: Whether Kafka has taken all of it.
-        denied: The right that this user lacks for it; None: no right is missing.
+        is_done: Whether Kafka has taken all offsets of the commit.
+        denied: The right that this user lacks for the commit; None if no right is missing.
     """
 
     is_done: bool
@@ -26,22 +26,22 @@ class Committed:
 class GroupCommits:
     """Commits offsets for groups without members.
 
-    It reads what is committed just before it commits, because Kafka has no commit that depends on what is there. If a
-    member joins, commits and leaves between these two requests, which are milliseconds apart, its commit is lost.
+    It reads the committed offsets just before it commits, because Kafka has no conditional commit. If a member joins,
+    commits and leaves between these two requests, which are milliseconds apart, the member's commit is lost.
     """
 
     def __init__(self, client: KafkaAdminClient) -> None:
         self._client = client
 
     def renew(self, group: str) -> Committed:
-        """Commits again what a group has committed, so that Kafka keeps it for as long again."""
+        """Commits the committed offsets of a group again, so that Kafka does not remove them."""
         try:
             return self._commit(group, self._committed(group))
         except KafkaError:
             return Committed(is_done=False)
 
     def begin(self, group: str, offsets: dict[Place, int]) -> Committed:
-        """Commits the first offsets of a group, unless it has some."""
+        """Commits offsets for a group that has no committed offsets yet."""
         try:
             if self._committed(group):
                 return Committed(is_done=False)

@@ -1,4 +1,4 @@
-"""Waits for the coordinator of a consumer group, before the admin client asks that coordinator.
+"""Waits until the coordinator of a consumer group answers, before the admin client asks this coordinator.
 
 librdkafka's admin client may abort the process if a request to a coordinator times out (2.16.1, "Assertion
 `eonce->refcnt > 0' failed": one of some hundred requests while Kafka is away). A consumer's requests have no such
@@ -15,15 +15,15 @@ from streaming.kafka.errors import kafka_error
 from streaming.kafka.patience import Wait
 from streaming.system.stop_signals import remaining_s
 
-# The coordinator tells a committed offset of any topic, whether the topic exists or not.
+# The coordinator answers for the committed offset of any topic, even if the topic does not exist.
 _ANY = TopicPartition("any", 0)
 _PAUSE_S = 0.05
 
 
 def wait_for_coordinator(cluster: Cluster, group_id: str, timeout_s: float) -> None:
-    """Waits for an answer, which may be that this client lacks a right.
+    """Waits until the coordinator of a group answers. The answer may be that this client lacks a right.
 
-    On a new cluster, Kafka first makes the topic of all groups.
+    On a new cluster, Kafka first makes the topic that holds the offsets of all groups.
 
     Raises:
         AccessDeniedError: Kafka does not let this client in.
@@ -37,6 +37,8 @@ def wait_for_coordinator(cluster: Cluster, group_id: str, timeout_s: float) -> N
         while True:
             try:
                 consumer.committed([_ANY], timeout=remaining_s(deadline_s))
+                wait.answered()
+                return
             except KafkaException as error:
                 denials(kafka_error(error))
                 message = consumer.poll(_PAUSE_S)  # no message of a topic: returns errors, or calls `denials`
@@ -48,8 +50,5 @@ def wait_for_coordinator(cluster: Cluster, group_id: str, timeout_s: float) -> N
                 if time.monotonic() >= deadline_s:
                     raise
                 wait.look(denials.no_connection)
-            else:
-                wait.answered()
-                return
     finally:
         consumer.close()

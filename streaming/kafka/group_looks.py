@@ -1,17 +1,17 @@
 """Looks at consumer groups through Kafka's administration, with few requests for many groups.
 
-kafka-python asks for the offsets of many groups in one request, for which librdkafka needs one a group. But it does not
-know groups of the new protocol (KIP-848), whose members librdkafka describes.
+kafka-python asks for the offsets of many groups in one request. librdkafka needs a request for each group. But
+kafka-python does not know groups of the new protocol (KIP-848). librdkafka describes the members of these groups.
 """
 
 import logging
-import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from confluent_kafka import ConsumerGroupState, KafkaException
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import MemberDescription
 from kafka import IsolationLevel, TopicPartition
 from kafka.admin import KafkaAdminClient, OffsetSpec
 from kafka.errors import (
@@ -30,22 +30,19 @@ from streaming.errors import UserError
 from streaming.kafka import client_properties
 from streaming.kafka.access import missing_rights
 from streaming.kafka.admin import ADMIN_TIMEOUT_S, Admin
+from streaming.kafka.broker_clock import monotonic_ms
 from streaming.kafka.clients import Cluster
 from streaming.kafka.group_commits import GroupCommits
 from streaming.kafka.kept_offsets import KeptOffsets
 
 _NO_ANSWER_CODE = -1
 _NO_ANSWER = GroupPicture(GroupState.UNKNOWN)
-_CLASSIC_STATES = {"Stable": GroupState.STABLE, "Empty": GroupState.EMPTY, "Dead": GroupState.EMPTY}
-_CONSUMER_STATES = {
-    ConsumerGroupState.STABLE: GroupState.STABLE,
-    ConsumerGroupState.EMPTY: GroupState.EMPTY,
-    ConsumerGroupState.DEAD: GroupState.EMPTY,
-}
-# The protocol type of groups that consume; that of groups whose offsets were committed without members is empty.
+# All other states of a group are parts of a rebalance.
+_STATES = {"STABLE": GroupState.STABLE, "EMPTY": GroupState.EMPTY, "DEAD": GroupState.EMPTY}
+# The protocol types of groups that consume. A group whose offsets were committed without members has an empty type.
 _CONSUMES = ("consumer", "")
 
-# What a user may not look at and is told of in one sentence.
+# The most names in a sentence about missing rights.
 _MAX_NAMES = 10
 
 _log = logging.getLogger("kafka")
@@ -59,20 +56,15 @@ class GroupKind(StrEnum):
 
     CLASSIC = "classic"
     CONSUMER = "consumer"  # KIP-848
-    SHARE = "share"  # KIP-932: no client here sees its lag
-
-
-def monotonic_ms() -> int:
-    """Returns the time of looks: setting the clock does not change it."""
-    return time.monotonic_ns() // 1_000_000
+    SHARE = "share"  # KIP-932: no client here sees the lag of such a group
 
 
 class GroupLooks:
     """Looks at the consumer groups of a cluster.
 
     Attributes:
-        kept_offsets: How long Kafka keeps the offsets of groups without members.
-        commits: Commits for groups without members, over the same connection.
+        kept_offsets: The time for which Kafka keeps the offsets of groups without members.
+        commits: Commits offsets for groups without members, over the same connection.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -88,7 +80,7 @@ class GroupLooks:
         self._client = _connect(cluster)
         self.commits = GroupCommits(self._client)
         self._ids: dict[str, str] = {}
-        # What this user may not look at, and whether that was said.
+        # Topic or group that this user has no right to look at -> whether `new_denials` has returned it.
         self._denied: dict[str, bool] = {}
 
     def close(self) -> None:
@@ -97,7 +89,10 @@ class GroupLooks:
 
     def kinds(self) -> dict[str, GroupKind]:
         """Returns the kind of each group that this user may see; raises UserError if Kafka does not answer."""
-        found = self._ask(self._client.list_groups)
+        try:
+            found = self._client.list_groups()
+        except KafkaError as error:
+            raise self._unreachable(error) from None
         return {
             each["group_id"]: GroupKind(each.get("group_type") or GroupKind.CLASSIC)
             for each in found
@@ -105,14 +100,14 @@ class GroupLooks:
         }
 
     def new_denials(self) -> str | None:
-        """Returns the sentence about what this user may not look at; None: nothing since the last call."""
+        """Returns the sentence about rights that this user was found to lack since the last call; None without any."""
         new = sorted(name for name, is_said in self._denied.items() if not is_said)
         self._denied |= dict.fromkeys(new, True)
         more = [f"and {len(new) - _MAX_NAMES:,} more"] if len(new) > _MAX_NAMES else []
         return missing_rights([*(f"Describe on {name}" for name in new[:_MAX_NAMES]), *more]) if new else None
 
     def pictures(self, kinds: dict[str, GroupKind]) -> dict[str, GroupPicture]:
-        """Returns a picture of each of these groups, which are no share groups."""
+        """Returns group -> picture. The groups must not be share groups."""
         classic = [name for name, kind in kinds.items() if kind is GroupKind.CLASSIC]
         described = self._in_parts(self._client.describe_groups, classic)
         committed = self._in_parts(self._client.list_group_offsets, list(kinds))
@@ -134,23 +129,19 @@ class GroupLooks:
             return _NO_ANSWER
         if committed is None:
             return _NO_ANSWER
-        members = tuple(
-            Member(
-                each.member_id,
-                each.client_id,
-                each.host,
-                places=frozenset((one.topic, one.partition) for one in each.assignment.topic_partitions),
-            )
-            for each in found.members
-        )
-        state = _CONSUMER_STATES.get(found.state, GroupState.REBALANCING)
+        members = tuple(map(_consumer_member, found.members))
+        state = _STATES.get(found.state.name, GroupState.REBALANCING)
         return GroupPicture(state, found.partition_assignor, members, _offsets(committed), KeptFrom.LAST_COMMIT)
 
     def see_topics(self, topics: Iterable[str], logs: Logs) -> list[str]:
-        """Finds out how many partitions topics have; forgets and returns those that are gone, or were made again."""
+        """Finds out how many partitions topics have. Forgets and returns the topics that were deleted or made again."""
+
+        def describe(names: list[str]) -> dict[str, Any]:
+            return {each["name"]: each for each in self._client.describe_topics(names)}
+
         names = sorted(topics)
         forgotten = []
-        answers = self._in_parts(self._describe_topics, names)
+        answers = self._in_parts(describe, names)
         for name in names:
             answer = answers.get(name, {"error_code": _NO_ANSWER_CODE})
             is_gone = answer["error_code"] == UnknownTopicOrPartitionError.errno
@@ -168,21 +159,18 @@ class GroupLooks:
                 logs.has(name, len(answer["partitions"]))
         return forgotten
 
-    def _describe_topics(self, names: list[str]) -> dict[str, Any]:
-        return {each["name"]: each for each in self._client.describe_topics(names)}
-
     def see_logs(self, topics: Iterable[str], logs: Logs) -> None:
-        """Finds out where the logs of topics begin and end. What is not answered stands as it was."""
+        """Finds out where the logs of topics begin and end. A log without an answer stays as it was."""
         places = [place for name in sorted(topics) for place in logs.partitions_of(name)]
         begins = self._offsets_of(places, OffsetSpec.EARLIEST)
         ends = self._offsets_of(places, OffsetSpec.LATEST)
-        answered_ms = monotonic_ms()  # an end is never taken for an older one than it is
+        answered_ms = monotonic_ms()  # taken after the answer, so that no end counts as older than it is
         for place in places:
             if place in begins and place in ends:
                 logs.seen(place, begins[place], ends[place], answered_ms)
 
     def see_ends(self, topics: Iterable[str], logs: Logs) -> set[str]:
-        """Finds out where logs end whose beginnings are known; returns the topics of those that have moved."""
+        """Finds out where logs with a known beginning end; returns the topics whose ends have moved."""
         known = {
             place: log for name in sorted(topics) for place in logs.partitions_of(name) if (log := logs.get(place))
         }
@@ -204,7 +192,7 @@ class GroupLooks:
         return self._in_parts(ask, places)
 
     def _in_parts(self, ask: Callable[[list[Asked]], dict[Asked, Answer]], asked: list[Asked]) -> dict[Asked, Answer]:
-        """Returns the answers about all that can be answered: kafka-python raises at the first error of a request."""
+        """Returns the answers without errors. kafka-python raises the first error of a request, and no answers."""
         if not asked:
             return {}
         try:
@@ -218,12 +206,6 @@ class GroupLooks:
                 return {}
         half = len(asked) // 2
         return self._in_parts(ask, asked[:half]) | self._in_parts(ask, asked[half:])
-
-    def _ask(self, ask: Callable[[], Answer]) -> Answer:
-        try:
-            return ask()
-        except KafkaError as error:
-            raise self._unreachable(error) from None
 
     def _unreachable(self, error: KafkaError) -> UserError:
         return UserError(f"Kafka at {self._cluster.bootstrap_servers} does not say what its groups do: {error}")
@@ -241,18 +223,23 @@ def _connect(cluster: Cluster) -> KafkaAdminClient:
 
 
 def _is_not_found(described: dict[str, Any] | None) -> bool:
-    """Returns whether there is no group of the classic protocol: it may have become one of the new protocol."""
+    """Returns whether the answer says that the group is not of the classic protocol. It may be of the new protocol."""
     return described is not None and str(described["error"]).startswith(f"[Error {GroupIdNotFoundError.errno}]")
 
 
 def _classic_picture(described: dict[str, Any] | None, committed: Any) -> GroupPicture:
     if described is None or committed is None or described["error"]:
         return _NO_ANSWER
-    state = _CLASSIC_STATES.get(described["group_state"], GroupState.REBALANCING)
+    state = _STATES.get(described["group_state"].upper(), GroupState.REBALANCING)
     members = tuple(map(_classic_member, described["members"]))
-    has_had_members = bool(described["protocol_type"])
-    kept_from = KeptFrom.LAST_MEMBER if has_had_members else KeptFrom.LAST_COMMIT
+    # A group that has never had members has no protocol type.
+    kept_from = KeptFrom.LAST_MEMBER if described["protocol_type"] else KeptFrom.LAST_COMMIT
     return GroupPicture(state, described["protocol_data"], members, _offsets(committed), kept_from)
+
+
+def _consumer_member(found: MemberDescription) -> Member:
+    places = frozenset((each.topic, each.partition) for each in found.assignment.topic_partitions)
+    return Member(found.member_id, found.client_id, found.host, places=places)
 
 
 def _classic_member(found: dict[str, Any]) -> Member:

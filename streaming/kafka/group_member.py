@@ -1,7 +1,7 @@
 """A member of a consumer group whose offsets are committed in Kafka transactions.
 
-The members share the partitions of one topic. Each record takes effect once, because a transaction commits its offset
-together with what the record causes.
+The members share the partitions of a topic. Each record takes effect once, because a transaction commits its offset
+together with the records that it causes.
 """
 
 import time
@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from streaming.errors import UserError
 from streaming.kafka.access import denial
-from streaming.kafka.clients import Cluster
+from streaming.kafka.clients import READS_COMMITTED, Cluster
 from streaming.kafka.errors import LASTING_ERRORS
 from streaming.system.stop_signals import GRACE_S
 from streaming.system.threads import within
@@ -22,12 +22,9 @@ from streaming.system.threads import within
 # wait, until its session ends. Kafka's defaults are 3 s and 45 s, and a task that no host takes is lost after 60 s.
 _DEFAULTS = {"heartbeat.interval.ms": 500, "session.timeout.ms": 10_000}
 
-# That each record takes effect once depends on these. With the cooperative strategy, a member could not go back to the
-# offset at which it has to begin.
-_FIXED = {
-    "isolation.level": "read_committed",
-    "enable.auto.commit": False,
-    "enable.auto.offset.store": False,
+# Without these properties, a record could take effect twice or never. With the cooperative strategy, a member could not
+# go back to the offset at which it has to begin.
+_FIXED = READS_COMMITTED | {
     "auto.offset.reset": "earliest",
     "partition.assignment.strategy": "range",
     "group.protocol": "classic",
@@ -45,11 +42,10 @@ Rebalanced = Callable[[Consumer, list[TopicPartition]], None]
 
 
 def leave(consumer: Consumer) -> None:
-    """Leaves a group at once, so that nobody takes the member for one that is there; the caller closes it then.
+    """Leaves a group at once, so that the consumer no longer counts as a member. The caller then closes the consumer.
 
-    A consumer with an id of its own (`group.instance.id`) that is only closed stays a member until its session ends.
-    But `unsubscribe` sends the request to leave, with which the client forgets the id that the group had given it, and
-    `close` waits for the answer.
+    A consumer with a `group.instance.id` that is only closed stays a member until its session ends. But `unsubscribe`
+    sends the request to leave, at which the client drops its member id, and `close` waits for the answer.
     """
     consumer.unsubscribe()
     deadline_s = time.monotonic() + _LEAVE_TIMEOUT_S
@@ -73,15 +69,15 @@ class GroupMember:
         on_revoke: Rebalanced,
         defaults: Mapping[str, Any] | None = None,
     ) -> None:
-        """Starts to join the group, which gives out partitions later, while the consumer is polled.
+        """Starts to join the group. The group assigns partitions later, while the caller polls the consumer.
 
         Args:
             cluster: The Kafka cluster.
             topic: The topic.
             group_id: The consumer group.
-            on_assign: Called when the group gives partitions to this member.
-            on_revoke: Called when the group takes partitions away.
-            defaults: Further properties that the user's own properties override.
+            on_assign: Called when the group assigns partitions to this member.
+            on_revoke: Called when the group revokes partitions.
+            defaults: Further properties that the user's properties override.
 
         Raises:
             UserError: The client rejects its properties.
@@ -95,7 +91,7 @@ class GroupMember:
         """Returns whether a message of the consumer is a record.
 
         Raises:
-            UserError: It is an error from which the consumer does not recover.
+            UserError: The message is an error from which the consumer does not recover.
         """
         error = message.error()
         if error is None:
@@ -107,8 +103,8 @@ class GroupMember:
     def committed(self, partitions: list[TopicPartition]) -> list[TopicPartition] | None:
         """Returns the committed offsets of partitions; None if Kafka does not answer in time.
 
-        Waits for the end of transactions that are being committed, because of isolation.level. If a broker takes
-        longer, the caller asks again; in between, it can react to a signal.
+        Because of `isolation.level`, Kafka first waits for the end of transactions that are being committed. If that
+        takes longer than ANSWER_TIMEOUT_S, the caller asks again. In between, the caller can react to a signal.
         """
         try:
             found = self.consumer.committed(partitions, timeout=ANSWER_TIMEOUT_S) if partitions else []
@@ -117,10 +113,10 @@ class GroupMember:
         return None if any(each.error is not None for each in found) else found
 
     def group_metadata(self) -> object | None:
-        """Returns what a transaction needs to commit offsets as this member; None if it is no longer a member.
+        """Returns the metadata with which a transaction commits offsets as this member; None after an expulsion.
 
-        The order of the two calls matters: the metadata of an expelled member would name no member, and Kafka would
-        take offsets with it as if there were no group.
+        The order of the two calls matters: the metadata of an expelled member names no member, and Kafka would accept
+        offsets with such metadata as if there were no group.
         """
         metadata = self.consumer.consumer_group_metadata()
         member_id: str | None = self.consumer.memberid()  # may be None, unlike in confluent-kafka's type stub
@@ -129,7 +125,7 @@ class GroupMember:
     def rejoin(self) -> None:
         """Leaves the group and joins it again as another member, because the outcome of a transaction is unknown.
 
-        What the transaction may still commit belongs to no member then, and Kafka refuses it.
+        If the transaction still tries to commit its offsets, Kafka refuses them, because their member has left.
         """
         self.consumer.unsubscribe()
         self._join()

@@ -1,4 +1,4 @@
-"""The time for which Kafka keeps the offsets of groups without members, as far as it tells."""
+"""The time for which Kafka keeps the offsets of groups without members."""
 
 import time
 
@@ -6,7 +6,7 @@ from streaming.core.observer import expiry
 from streaming.kafka.admin import Admin
 
 _FRESH_S = 3_600.0
-# Programs do nothing else while they wait for this answer.
+# A short time, because programs do nothing else while they wait for the answer.
 _TIMEOUT_S = 2.0
 
 
@@ -14,7 +14,7 @@ class KeptOffsets:
     """The time for which Kafka keeps the offsets of groups without members.
 
     Attributes:
-        kept_ms: How long; None: nobody has asked yet, or Kafka does not tell.
+        kept_ms: The time; None before the first answer.
     """
 
     def __init__(self, admin: Admin) -> None:
@@ -23,7 +23,7 @@ class KeptOffsets:
         self._asked_s: float | None = None
 
     def look(self) -> None:
-        """Asks Kafka, unless it was asked in the last hour. What is known stays if it does not answer."""
+        """Asks Kafka, at most once per hour. Without an answer, the known time stays."""
         now_s = time.monotonic()
         if self._asked_s is not None and now_s - self._asked_s < _FRESH_S:
             return
@@ -32,5 +32,5 @@ class KeptOffsets:
 
     @property
     def longest_rest_ms(self) -> int:
-        """Returns after which time something must be done to keep the offsets of a group without members."""
+        """Returns the time after which the offsets of a group without members must be committed again."""
         return expiry.longest_rest_ms(self.kept_ms)

@@ -1,4 +1,4 @@
-"""The last records of topics, for programs that compare their own state with what they have written."""
+"""The last records of topics, for programs that compare their state with the records that they have written."""
 
 import time
 from collections.abc import Iterator
@@ -9,18 +9,14 @@ from streaming.errors import UserError
 from streaming.kafka.access import denial
 from streaming.kafka.admin import ADMIN_TIMEOUT_S
 from streaming.kafka.clients import Cluster
+from streaming.kafka.errors import NO_LEADER
 from streaming.kafka.patience import Wait
 from streaming.system.threads import within
 
 _TIMEOUT_S = 60.0
 _POLL_S = 0.5
 # A partition that is new or has a new leader is not known to all brokers for a moment.
-_PASSING = (
-    KafkaError.NOT_LEADER_FOR_PARTITION,
-    KafkaError.LEADER_NOT_AVAILABLE,
-    KafkaError.UNKNOWN_TOPIC_OR_PART,
-    KafkaError._UNKNOWN_PARTITION,
-)
+_PASSING = (*NO_LEADER, KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_PARTITION)
 _PASSING_S = 5.0
 _RETRY_BACKOFF_S = 0.1
 
@@ -42,10 +38,10 @@ def last_records(cluster: Cluster, topic: str, partitions: int, count: int) -> l
 def _read(cluster: Cluster, topic: str, partitions: int, count: int) -> Iterator[Message]:
     consumer = cluster.consumer(
         {
-            "group.id": "queue-activation-last-records",  # the client requires one; nothing is ever committed
+            "group.id": "queue-activation-last-records",  # the client requires a name; it never commits an offset
             "enable.auto.commit": False,
             "enable.partition.eof": True,
-            # An open transaction must not hide what is there.
+            # An open transaction must not hide records.
             "isolation.level": "read_uncommitted",
         }
     )
@@ -85,9 +81,8 @@ def _watermarks(consumer: Consumer, place: TopicPartition) -> tuple[int, int]:
     while True:
         try:
             begin, end = consumer.get_watermark_offsets(place, timeout=ADMIN_TIMEOUT_S)
+            return begin, end
         except KafkaException as error:
             if error.args[0].code() not in _PASSING or time.monotonic() >= deadline_s:
                 raise
-            time.sleep(_RETRY_BACKOFF_S)
-        else:
-            return begin, end
+        time.sleep(_RETRY_BACKOFF_S)

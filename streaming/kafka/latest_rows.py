@@ -20,10 +20,10 @@ class LatestRows(Generic[Row]):
     def __init__(
         self, wanted: str, decode: Callable[[Message], tuple[str, Row | None]], say: Callable[[str], None]
     ) -> None:
-        """Begins without rows.
+        """Creates the view, which has no rows yet.
 
         Args:
-            wanted: The kind of record that the topic should have, for messages.
+            wanted: The name of a valid record, for messages.
             decode: Returns a record's key and its row, or None for the row of a tombstone; raises InvalidRecordError.
             say: Takes messages about records that cannot be decoded.
         """
@@ -31,7 +31,7 @@ class LatestRows(Generic[Row]):
         self._decoder = RecordDecoder(wanted, decode, say)
 
     def take(self, message: Message) -> str | None:
-        """Takes a record. Returns its key, or None if the record cannot be decoded and is passed over."""
+        """Takes a record; returns its key, or None if the record is invalid. Invalid records change nothing."""
         decoded = self._decoder.decode(message)
         if decoded is None:
             return None
@@ -44,5 +44,5 @@ class LatestRows(Generic[Row]):
 
     @property
     def passed_over(self) -> int:
-        """The number of records that could not be decoded."""
+        """The number of invalid records."""
         return self._decoder.passed_over

@@ -1,4 +1,4 @@
-"""Says which of this project's programs run, and how to start one that does not.
+"""Finds out which programs of this project run, and returns advice on how to start the others.
 
 Each program is a member of a consumer group.
 """
@@ -13,7 +13,7 @@ from streaming.system.threads import started
 from streaming.wire.own_groups import own_group
 from streaming.wire.topics import Topics
 
-# Program -> its consumer group without the topic prefix, and what nobody does if no such program runs.
+# Program -> its consumer group without the topic prefix, and the consequence if the program does not run.
 PROGRAMS = {
     "monitor": (own_group("monitor"), "no reader is started for the messages that arrive"),
     "router": (own_group("router"), "no message of a service is delivered"),
@@ -22,32 +22,28 @@ PROGRAMS = {
     "activator": (own_group("activator"), "no program is started for the notifications"),
     "host": (own_group("host"), "unless one with another --group-id runs, no task of internal activation is run"),
 }
-# The command of a program that is not its name alone.
-_COMMANDS = {
-    "observer": ("observe", "--config", "FILE"),
-    "activator": ("activator", "--config", "FILE"),
-    "host": ("host", "--config", "FILE"),
-}
+# Program that needs a file -> its command.
+_WITH_FILE = {"observer": "observe", "activator": "activator", "host": "host"}
 _OF_FILE, _OF_SERVICES = ("monitor", "observer", "activator"), ("monitor", "router", "transport")
-# Those that `run` runs in its own process.
+# The programs that `run` runs in its own process.
 _OF_PROCESS = ("monitor", "router")
 
 
 def is_running(kafka: Cluster, topics: Topics, program: str) -> bool:
     """Returns whether a program runs.
 
-    One that was killed counts as running until its session ends, after 10 s, unless it was a part of a `run` of this
-    machine.
+    A killed program counts as running until its session ends, after 10 s. A program of a killed `run` on this machine
+    does not.
 
     Raises:
-        AccessDeniedError: This user may not look at the program's consumer group.
+        AccessDeniedError: This user has no right to see the program's consumer group.
         UserError: Kafka cannot be reached, or refuses.
     """
     return bool(members(kafka, topics, program))
 
 
 def members(kafka: Cluster, topics: Topics, program: str) -> list[GroupMember]:
-    """Returns the members of a program's consumer group that run, as `is_running` sees them; raises as it does."""
+    """Returns the members of a program's consumer group that run. The rules and errors are those of `is_running`."""
     group_id, _ = PROGRAMS[program]
     found = Admin(kafka).members(topics.prefix + group_id, ADMIN_TIMEOUT_S)
     run = runs.last(kafka.bootstrap_servers, topics.prefix) if found else None
@@ -71,11 +67,11 @@ def absence(  # noqa: PLR0913  (the program, and what is known of its surroundin
         kafka: The cluster.
         topics: The topics.
         program: The program.
-        which: What the consequence is about, if not everything.
+        which: The end of the sentence about the consequence, if the consequence concerns only a part.
         file: The activator's file, if it is known.
-        has_services: Whether services are defined, so that all that they need is to be started too.
+        has_services: Whether services are defined, so that the programs of services are needed too.
 
-    Raises as `is_running` does.
+    The errors are those of `is_running`.
     """
     if is_running(kafka, topics, program):
         return None
@@ -85,24 +81,24 @@ def absence(  # noqa: PLR0913  (the program, and what is known of its surroundin
 
 
 def with_advice(sentence: str, advice: str) -> str:
-    """Returns a sentence with what to do after it, if there is anything; both are without their last period."""
+    """Returns a sentence, and after it the advice unless that is empty. Both are without their last period."""
     return f"{sentence}. {advice}" if advice else sentence
 
 
 def how_to_start(
     kafka: Cluster, topics: Topics, program: str, file: str | None = None, *, has_services: bool = False
 ) -> str:
-    """Returns what to do to start a program that does not run, with all that belongs to it or alone.
+    """Returns the advice on how to start a program that does not run, alone or with the programs that belong to it.
 
-    `run` needs the places of all its programs, so it is named only if none of them runs. A program that was started
-    alone is in the way of a later `run`. Other programs of a `run` that was killed are about to end.
+    `run` fails if a program of it already runs, so the advice names `run` only if none of them runs. Other programs of
+    a `run` that was killed are about to end.
 
     Args:
         kafka: The cluster.
         topics: The topics.
         program: The program.
-        file: Its file, if it is known.
-        has_services: Whether services are defined, so that all that they need is to be started too.
+        file: The file of the program, if it is known.
+        has_services: Whether services are defined, so that the programs of services are needed too.
 
     Returns:
         A sentence without its period; empty if the command that runs has given this advice before.
@@ -129,11 +125,11 @@ def how_to_start(
 
 
 def _again(run: runs.Run, *, needs_file: bool, needs_services: bool) -> str:
-    """Returns the sentence that names the command which starts a `run` again, with what it has to run besides."""
+    """Returns the sentence with the command that starts a `run` again, with the file and the programs it then needs."""
     again = run.line(run.words(needs_file=needs_file, needs_services=needs_services))
     is_same = again == run.line(run.words(needs_file=False, needs_services=False))
     said = _once(again, f"Start {'all again' if is_same else 'all that is needed'}: `{again}`")
-    # Who starts what services need too needs no command without them.
+    # A user who starts the programs of services too does not need the command without them.
     hints.is_new(run.line(run.words(needs_file=needs_file, needs_services=False)))
     return said
 
@@ -149,19 +145,20 @@ def _once(advice: str, sentence: str) -> str:
 
 def command(program: str, file: str = "FILE") -> str:
     """Returns the command line that starts a program alone."""
-    return hints.command(*(file if word == "FILE" else word for word in _COMMANDS.get(program, (program,))))
+    words = [_WITH_FILE[program], "--config", file] if program in _WITH_FILE else [program]
+    return hints.command(*words)
 
 
 def may_run(kafka: Cluster, topics: Topics, program: str) -> bool:
-    """Returns whether a program may run: it does, or it is the monitor, and this user may not look."""
+    """Returns whether a program runs. If that is unknown, returns whether the program is the monitor."""
     try:
         return is_running(kafka, topics, program)
     except UserError:
-        return program == "monitor"  # most users may look at its group alone
+        return program == "monitor"  # most users have the right to see the monitor's group, and no other group
 
 
 def starting(kafka: Cluster, topics: Topics, program: str) -> str:
-    """Returns the sentence about a `run` that is about to start a program, without its period; empty without one."""
+    """Returns the sentence, without its period, that a `run` is about to start a program; empty if no `run` is."""
     run = runs.last(kafka.bootstrap_servers, topics.prefix)
     return run.doing() if run is not None and run.is_starting and program in run.programs else ""
 

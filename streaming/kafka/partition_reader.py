@@ -1,4 +1,4 @@
-"""Reads the committed records of one partition, from any offset on, as no member of a consumer group."""
+"""Reads the committed records of a partition from any offset on, without a consumer group."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -7,16 +7,10 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from streaming.errors import UserError
 from streaming.kafka.access import denial
-from streaming.kafka.clients import Cluster
+from streaming.kafka.clients import READS_COMMITTED, Cluster
 
 _AT_ONCE = 1_000
-_FIXED = {
-    "isolation.level": "read_committed",
-    "enable.auto.commit": False,
-    "enable.auto.offset.store": False,
-    "enable.partition.eof": True,
-    "fetch.wait.max.ms": 100,
-}
+_FIXED = READS_COMMITTED | {"enable.partition.eof": True, "fetch.wait.max.ms": 100}
 # Bounds the memory of each partition.
 _DEFAULTS = {"queued.max.messages.kbytes": 8 * 1024, "fetch.queue.backoff.ms": 10}
 
@@ -35,8 +29,8 @@ class PartitionReader:
             cluster: The Kafka cluster.
             topic: The topic.
             partition: The partition.
-            group_id: A consumer group that it never joins; the client requires a name.
-            reset: Kafka's `auto.offset.reset`: what it does at an offset that does not exist.
+            group_id: A consumer group that the reader never joins; the client requires a name.
+            reset: Kafka's `auto.offset.reset`: the reaction to an offset that does not exist.
 
         Raises:
             UserError: The client rejects its properties.
@@ -51,12 +45,14 @@ class PartitionReader:
         self._consumer.assign([TopicPartition(self._topic, self._partition, offset)])
 
     def watermarks(self, timeout_s: float) -> tuple[int, int]:
-        """Returns the first offset and the end, which includes what is in open transactions; raises KafkaException."""
+        """Returns the first offset and the end, which is after records of open transactions; raises KafkaException."""
         low, end = self._consumer.get_watermark_offsets(TopicPartition(self._topic, self._partition), timeout=timeout_s)
         return low, end
 
     def poll(self, timeout_s: float) -> Iterator[Message]:
-        """Waits for a moment; yields the records that are there, and events: the partition's end, a missing offset.
+        """Waits for the next record or event; yields it and all others that have arrived.
+
+        Events are messages with an error: the end of the partition, or an offset that does not exist.
 
         Raises:
             UserError: Kafka does not allow reading.

@@ -1,7 +1,7 @@
-"""Says once, while a program waits for a Kafka that does not answer, which server it tries and for how long.
+"""Logs once, while a program waits for a Kafka that does not answer, the servers and the rest of the wait.
 
-All waits of a program count as one, until an answer comes. Otherwise a command with several clients says it several
-times.
+Until an answer comes, all waits of a program for the same servers count as one wait. Otherwise a command with several
+clients would log the same sentence several times.
 """
 
 import logging
@@ -11,13 +11,13 @@ from streaming.system.logs import for_screens
 
 # The longest wait for the answer to a request of most programs.
 REQUEST_TIMEOUT_S = 10.0
-# A user who waits longer than this is told what for. A busy broker may take some seconds to answer; one that cannot be
-# connected to takes no longer than others.
+# After these times, a user is told the reason of a wait. A busy broker may take some seconds to answer. After a failed
+# connection, there is no reason to wait so long.
 _SILENCE_S = 5.0
 _NO_CONNECTION_S = 2.0
 
 _log = logging.getLogger(__name__)
-# The servers of which it was said.
+# The servers about which the sentence was logged since their last answer.
 _told: set[str] = set()
 
 
@@ -29,7 +29,7 @@ class Wait:
 
         Args:
             servers: The bootstrap servers.
-            timeout_s: The longest time that it takes.
+            timeout_s: The longest time that the wait takes.
         """
         self._servers = servers
         self._timeout_s = timeout_s
@@ -37,14 +37,14 @@ class Wait:
 
     @property
     def is_over(self) -> bool:
-        """Returns whether it has taken its longest time."""
+        """Returns whether the longest time of the wait is over."""
         return time.monotonic() >= self._begin_s + self._timeout_s
 
     def look(self, no_connection: str | None = None) -> None:
-        """Says that Kafka has not answered, if it is time and was not said before.
+        """Logs that Kafka has not answered, if the wait is long and no wait for these servers has logged that.
 
         Args:
-            no_connection: Why the last connection failed; None: none has failed.
+            no_connection: The reason why the last connection failed; None if no connection has failed.
         """
         waited_s = time.monotonic() - self._begin_s
         if waited_s < (_SILENCE_S if no_connection is None else _NO_CONNECTION_S) or self._servers in _told:
@@ -58,6 +58,6 @@ class Wait:
         _log.warning("%s", for_screens(_log, said))
 
     def answered(self) -> None:
-        """Notes an answer. What follows is another wait, which is told again."""
+        """Notes an answer. A wait after it is another wait, which may log again."""
         self._begin_s = time.monotonic()
         _told.discard(self._servers)

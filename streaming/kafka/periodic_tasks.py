@@ -1,9 +1,8 @@
-"""Does the periodic tasks of a program, and publishes what they did."""
+"""Does the periodic tasks of a program, and publishes their results."""
 
 import logging
 import os
 import socket
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
@@ -14,27 +13,28 @@ from streaming.core.times import iso_time
 from streaming.errors import UserError
 from streaming.kafka.access import rights
 from streaming.kafka.admin import Admin
+from streaming.kafka.broker_clock import monotonic_ms
 from streaming.kafka.clients import Cluster
 from streaming.system import hints, wall_clock
 from streaming.wire.service_maintenance import ConnectionRow, ProgramRow, TaskRow, encode_program
 from streaming.wire.topics import Topics
 
-# The longest wait for Kafka at the end of a program, whose record is then only shown for longer.
+# The longest wait for Kafka at the end of a program. If Kafka does not answer, views show the program's record longer.
 _FLUSH_TIMEOUT_S = 1.0
 
-# What a task does: returns the number of things that it has done.
+# Does a task; returns the number of things that were done, such as deleted messages.
 Work = Callable[[], int]
 
 _log = logging.getLogger(__name__)
 
 
 class Clock:
-    """A clock that is never set, and its relation to the wall clock."""
+    """The monotonic clock of this machine, and its relation to the wall clock."""
 
     @staticmethod
     def now_ms() -> int:
         """Returns the time in milliseconds."""
-        return time.monotonic_ns() // 1_000_000
+        return monotonic_ms()
 
     @staticmethod
     def iso_time(instant_ms: int) -> str:
@@ -46,11 +46,11 @@ class Publisher:
     """Writes a program's record in service-maintenance."""
 
     def __init__(self, program: str, producer: Producer | None, topics: Topics) -> None:
-        """Stores where to write.
+        """Stores the arguments.
 
         Args:
             program: The kind of program, such as `transport`.
-            producer: Writes the record; None: nothing is written.
+            producer: Writes the record; None if the program has no record.
             topics: The topics.
         """
         self.program = program
@@ -62,14 +62,14 @@ class Publisher:
         """Writes the record; None removes it."""
         if self._producer is None:
             return
-        # If Kafka is away, the record is lost, and the next one has everything.
+        # If Kafka is away, the record is lost. The next record contains everything.
         with suppress(BufferError):
             self._producer.produce(self._topic, value, f"{self.program}/{self.instance}".encode())
         self._producer.poll(0)
 
 
 class PeriodicTasks:
-    """The periodic tasks of a program. One thread may use it."""
+    """The periodic tasks of a program, for a single thread."""
 
     def __init__(
         self,
@@ -79,10 +79,10 @@ class PeriodicTasks:
         interval_ms: int = DEFAULT_INTERVAL_MS,
         connections: Callable[[], list[ConnectionRow]] = list,
     ) -> None:
-        """Begins; the first notification comes after an interval.
+        """Starts the first interval, after which the first notification comes.
 
         Args:
-            work: The tasks, and what each does.
+            work: Task -> the function that does it.
             publisher: Writes the record of the program.
             say: Writes a line to the program's log.
             interval_ms: The interval of the notifications.
@@ -100,11 +100,11 @@ class PeriodicTasks:
 
     @property
     def tasks(self) -> list[PeriodicTask]:
-        """The tasks, with what they have done."""
+        """The tasks, with their results."""
         return self._schedule.tasks
 
     def look(self) -> None:
-        """Does the tasks that are due. One that fails is logged, and is done again at its next turn."""
+        """Does the tasks that are due. Logs a task that fails, and does it again at its next turn."""
         now_ms = Clock.now_ms()
         notification = self._schedule.notifications(now_ms)
         if notification == self._published:
@@ -115,7 +115,7 @@ class PeriodicTasks:
         self._publish()
 
     def stopping(self) -> None:
-        """Tells at once that the program takes no further work, and only ends what it has begun."""
+        """Publishes at once that the program is stopping: it takes no further work, and ends the work it has begun."""
         self._is_stopping = True
         self._publish()
 
@@ -151,9 +151,9 @@ class PeriodicTasks:
 def published(
     program: str, work: Mapping[PeriodicTask, Work], cluster: Cluster, admin: Admin, topics: Topics
 ) -> Iterator[PeriodicTasks]:
-    """Yields the periodic tasks of a program, whose record is there until the end of the block.
+    """Yields the periodic tasks of a program, and removes the program's record at the end of the block.
 
-    A program works without the topic and the right to write it; then it only has no record.
+    Without the topic, or without the right to write to it, the program works but has no record.
     """
     producer = None
     try:
@@ -171,7 +171,7 @@ def published(
 
 
 def counted(total: Callable[[], int]) -> Work:
-    """Returns the work of a task that others do as soon as it is due: how much they did since the last call."""
+    """Returns the work of a task that only counts: the growth of a total since the last call."""
     last = 0
 
     def since_last() -> int:

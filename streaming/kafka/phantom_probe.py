@@ -1,4 +1,4 @@
-"""Tests whether there is a record between two offsets. Only a fetch tells transaction markers from records."""
+"""Tests whether there is a record between two offsets. Only a fetch shows if offsets are records or markers."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -9,12 +9,20 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from streaming.core.observer.phantoms import Phantoms
 from streaming.core.observer.pictures import Place
-from streaming.kafka.clients import Cluster
+from streaming.kafka.clients import READS_COMMITTED, Cluster
 
 _POLL_S = 0.05
 _METADATA_TIMEOUT_S = 1.0
-# A backlog whose test takes longer is believed: nothing is found out about it any more that is worth the reading.
+# A backlog whose test takes longer counts as messages, because longer reading would cost more than its result is worth.
 _BELIEVED_AFTER_S = 10.0
+_FIXED = READS_COMMITTED | {
+    "group.id": "queue-activation-groups",  # librdkafka demands a name
+    "enable.partition.eof": True,
+    "auto.offset.reset": "earliest",
+    "queued.max.messages.kbytes": 1024,
+    # A fetch that waits for the next record of a partition would hold up the tests of the others.
+    "fetch.wait.max.ms": 20,
+}
 
 
 @dataclass(frozen=True)
@@ -23,7 +31,7 @@ class Probed:
 
     Attributes:
         empty_until: The offset before which there is no record.
-        found: The offset of the first record; None: there is none before the end.
+        found: The offset of the first record; None if there is no record before the end.
         is_denied: Whether the user may not read the topic.
     """
 
@@ -34,36 +42,25 @@ class Probed:
 
 @dataclass(frozen=True)
 class Tested:
-    """The result of a group's test: the partition, the offset from which it was read, and what was found."""
+    """The result of a group's test: the partition, the offset at which the test began, and the result there."""
 
     place: Place
     begin: int
     result: Probed
 
     def note(self, phantoms: Phantoms) -> None:
-        """Adds the result to what is known about the group's partitions."""
+        """Adds the result to the group's known phantoms."""
         phantoms.is_denied |= self.result.is_denied
         phantoms.probed(self.place, self.begin, self.result.empty_until, self.result.found)
 
 
 class PhantomProbe:
-    """Reads partitions with one consumer, which commits nothing and is a member of no group."""
+    """Reads partitions with a consumer that commits nothing and joins no group."""
 
     def __init__(self, cluster: Cluster) -> None:
-        """Connects lazily; raises UserError if the user's properties are invalid."""
-        self._consumer = cluster.consumer(
-            {
-                "group.id": "queue-activation-groups",  # librdkafka demands one
-                "isolation.level": "read_committed",
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-                "auto.offset.reset": "earliest",
-                "queued.max.messages.kbytes": 1024,
-                # A fetch that waits for the next record of one partition would hold up the test of another.
-                "fetch.wait.max.ms": 20,
-            }
-        )
-        # The partitions that are read: from where, and since when.
+        """Creates the consumer, which connects for the first test; raises UserError for invalid properties."""
+        self._consumer = cluster.consumer(_FIXED)
+        # Partition that is read -> the offset at which the test began, and the instant.
         self._asked: dict[Place, tuple[int, float]] = {}
         self._known: set[str] = set()
 
@@ -76,7 +73,8 @@ class PhantomProbe:
 
         Args:
             begins: The partitions and their offsets.
-            limit_s: The longest time. What takes longer is left out, and goes on when it is asked for again.
+            limit_s: The longest time. The result leaves out a test that takes longer. The test goes on if the next call
+                asks for it again.
         """
         self._ask(begins)
         found: dict[Place, Probed] = {}
@@ -95,14 +93,14 @@ class PhantomProbe:
         return found
 
     def test(self, backlogs: Mapping[str, Iterable[tuple[Place, int]]], limit_s: float) -> dict[str, Tested]:
-        """Tests the backlogs of groups: one partition of each at a time, since one record suffices.
+        """Tests the backlogs of groups: a partition of each group at a time, because one record suffices.
 
         Args:
             backlogs: Group -> the partitions that may hold only phantoms, with the offsets to read from.
             limit_s: The longest time, as for `probe`.
 
         Returns:
-            The results by group, without those that are not known yet. A group waits if another one asks for its
+            Group -> result, for the results that are known. A group waits while another group's test uses its
             partition.
         """
         begins: dict[Place, int] = {}
@@ -127,7 +125,7 @@ class PhantomProbe:
             self._asked |= {place: (begin, time.monotonic()) for place, begin in new.items()}
 
     def _learn(self, topics: set[str]) -> None:
-        """Asks where the partitions of new topics are, since librdkafka by itself does so only once a second."""
+        """Asks for the leaders of new topics at once. librdkafka by itself asks only once per second."""
         new = topics - self._known
         if new:
             with suppress(KafkaException):  # the test takes longer
@@ -141,7 +139,7 @@ class PhantomProbe:
             del self._asked[place]
 
     def _read(self, message: Message) -> tuple[Place, Probed] | None:
-        """Returns what a message or an error says about a partition that is asked for; None: nothing."""
+        """Returns the result for a partition that is tested, from a message or an error; None if it says nothing."""
         topic, partition, offset, error = message.topic(), message.partition(), message.offset(), message.error()
         if topic is None or partition is None or (topic, partition) not in self._asked:
             return None

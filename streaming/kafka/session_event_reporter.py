@@ -14,7 +14,7 @@ class SessionEventReporter(MayBeDenied):
     """Sends records without waiting for Kafka."""
 
     def __init__(self, cluster: Cluster, topic: str, settings: Settings) -> None:
-        """Creates the producer, which connects with the first report.
+        """Creates the producer, which connects for the first report.
 
         Args:
             cluster: The Kafka cluster.
@@ -66,6 +66,6 @@ class SessionEventReporter(MayBeDenied):
         self._producer.list_topics(self.topic, timeout=timeout_s)
 
     def close(self) -> None:
-        """Drops the records that Kafka has not taken, and closes. With them, closing would wait forever."""
+        """Drops the records that Kafka has not taken, because the producer would wait forever for them, and closes."""
         self._producer.purge()
         self._producer.close()

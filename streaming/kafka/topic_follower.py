@@ -3,7 +3,6 @@
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
-from types import TracebackType
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -19,8 +18,9 @@ from confluent_kafka import (
 from streaming.core.times import FOREVER_MS
 from streaming.errors import UserError
 from streaming.kafka.access import denial, rights
-from streaming.kafka.admin import ADMIN_TIMEOUT_S, NOBODY_ANSWERS, Admin
-from streaming.kafka.clients import CLIENT_TIMEOUT_S, Cluster
+from streaming.kafka.admin import ADMIN_TIMEOUT_S, Admin
+from streaming.kafka.clients import CLIENT_TIMEOUT_S, READS_COMMITTED, Cluster
+from streaming.kafka.errors import NOBODY_ANSWERS
 from streaming.kafka.patience import Wait
 from streaming.system.stop_signals import is_asked, remaining_s
 
@@ -40,7 +40,7 @@ def end_offset(consumer: Consumer, partition: TopicPartition, wait: Wait | None 
     Args:
         consumer: The consumer that asks.
         partition: The partition.
-        wait: Says that the answer takes long; None: nothing says so.
+        wait: Logs that the answer takes long; None: no log.
 
     Raises:
         KafkaException: Kafka does not answer within ADMIN_TIMEOUT_S, or a stop signal has arrived before its answer.
@@ -60,7 +60,7 @@ def end_offset(consumer: Consumer, partition: TopicPartition, wait: Wait | None 
 
 
 def only_of_keys(cluster: Cluster, topic: str, keys: Iterable[str]) -> dict[int, int]:
-    """Returns where a follower starts in each partition, so that it reads only those of the keys.
+    """Returns the offsets with which a follower reads only the partitions that have records of these keys.
 
     Raises:
         UserError: The topic is missing, or Kafka refuses or cannot be reached.
@@ -73,7 +73,7 @@ def only_of_keys(cluster: Cluster, topic: str, keys: Iterable[str]) -> dict[int,
 class TopicFollower:
     """Reads all partitions of some topics, committed records only.
 
-    A context manager. It reads the partitions that exist when it starts, and none that are added later.
+    A context manager. It reads the partitions that exist at its start, and no partitions that are added later.
     """
 
     def __init__(  # noqa: PLR0913  (where to begin is said in one of several ways)
@@ -92,9 +92,10 @@ class TopicFollower:
             cluster: The Kafka cluster.
             topics: The topics to read.
             start: The place to start at.
-            since_ms: If given, starts at the first record that is not older, in milliseconds since 1970.
-            offsets: If given, the offset to start at in each partition of the only topic, or the first one after it.
-            key: If given, reads of each topic only the partition that has the records of this key, and of others.
+            since_ms: If given, starts at the first record that is not older than this time, in ms since 1970.
+            offsets: If given, the offset to start at in each partition of the only topic. If the offset does not exist,
+                the follower starts at the next offset that does.
+            key: If given, reads of each topic only the partition that has the records of this key.
 
         Raises:
             UserError: A topic is missing, or Kafka refuses or cannot be reached.
@@ -106,11 +107,9 @@ class TopicFollower:
             for number in range(numbers[topic])
             if key is None or number == murmur2(key.encode(), numbers[topic])
         ]
-        config = {
-            "group.id": "queue-activation-follower",  # the client requires one; nothing is ever committed
-            "enable.auto.commit": False,
+        config = READS_COMMITTED | {
+            "group.id": "queue-activation-follower",  # the client requires a name; it never commits an offset
             "enable.partition.eof": True,
-            "isolation.level": "read_committed",
             # The broker waits for new records for at most this time. It delivers a record at once.
             "fetch.wait.max.ms": 100,
         }
@@ -121,14 +120,13 @@ class TopicFollower:
                 partition.offset = OFFSET_BEGINNING
                 if start is Start.END:
                     partition.offset = end_offset(self._consumer, partition, Wait(self._servers))
-            if offsets is not None:
-                for partition in partitions:
+                if offsets is not None:
                     first, end = self._consumer.get_watermark_offsets(partition, timeout=ADMIN_TIMEOUT_S)
                     partition.offset = min(max(first, offsets.get(partition.partition, first)), end)
-            if since_ms is not None:
-                for partition in partitions:
+                if since_ms is not None:
                     partition.offset = since_ms
-                # After the last record if all are older.
+            if since_ms is not None:
+                # If all records are older, Kafka returns the end.
                 partitions = self._consumer.offsets_for_times(partitions, timeout=ADMIN_TIMEOUT_S)
         except KafkaException as error:
             self._consumer.close()
@@ -139,9 +137,7 @@ class TopicFollower:
     def __enter__(self) -> "TopicFollower":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._consumer.close()
 
     def poll(self, timeout_s: float) -> Message | None:
@@ -173,7 +169,7 @@ class TopicFollower:
         """Yields the records until each partition was read to its end.
 
         Raises:
-            UserError: Nothing comes from Kafka for CLIENT_TIMEOUT_S; and what `poll` raises.
+            UserError: Kafka sends nothing for CLIENT_TIMEOUT_S; and the errors of `poll`.
         """
         wait = Wait(self._servers, CLIENT_TIMEOUT_S)
         while not self.is_at_end:

@@ -21,26 +21,55 @@ _TICKS = Topics().ticks
 _log = logging.getLogger(__name__)
 
 
+def replaced_topics(known: Mapping[str, str], found: Mapping[str, str]) -> str | None:
+    """Returns a message about the topics that no longer have the ids of the checkpoint; None if all have them.
+
+    The text continues a sentence such as "topics were".
+    """
+    replaced = replaced_names(known, found)
+    return monitors_advice(replaced) if replaced else None
+
+
+def replaced_names(known: Mapping[str, str], found: Mapping[str, str]) -> list[str]:
+    """Returns the topics that no longer have the known ids."""
+    return sorted(name for name, topic_id in known.items() if found.get(name) != topic_id)
+
+
+def monitors_advice(replaced: list[str]) -> str:
+    """Returns a text about topics of a monitor that were replaced; it continues a sentence such as "Topics were"."""
+    place = hints.option("--checkpoint-location")
+    what = f"deleted, or deleted and created again: {', '.join(replaced)}."
+    if all(name.endswith(_TICKS) for name in replaced):
+        return (
+            f"{what} The checkpoint's offsets are not valid in a new topic; the rest of the checkpoint is. Start with "
+            f"another {place}, and set {hints.option('--continue-from')} to the old one."
+        )
+    return (
+        f"{what} Their records are lost, and the checkpoint's offsets are not valid in a new topic. Start with another "
+        f"{place}: the monitor then reads from the start what the topics hold."
+    )
+
+
 class TopicWatch:
     """Compares the ids of the topics with the known ones, once per `INTERVAL_S`.
 
-    It also logs when Kafka does not answer and when it is back, once each, in place of the warnings of each of Spark's
-    clients.
+    It also logs once when Kafka does not answer, and once when Kafka is back. These lines replace the warnings of each
+    of Spark's clients.
     """
 
     def __init__(
-        self, admin: Admin, known: Mapping[str, str], advice: Callable[[list[str]], str] | None = None
+        self, admin: Admin, known: Mapping[str, str], advice: Callable[[list[str]], str] = monitors_advice
     ) -> None:
         """Stores the ids that the topics have now.
 
         Args:
             admin: Kafka's administration.
-            known: Topic -> its id.
-            advice: Returns the text about topics that were replaced; None: `monitors_advice`.
+            known: Topic -> id.
+            advice: Returns the text about topics that were replaced.
         """
         self._admin = admin
         self._known = known
-        self._advice = advice or monitors_advice
+        self._advice = advice
         self._next_look_s = 0.0
         self._problem: str | None = None
         self._is_kafka_away = False
@@ -80,32 +109,3 @@ class TopicWatch:
         if self._is_kafka_away:
             self._is_kafka_away = False
             _log.info("Kafka answers again")
-
-
-def replaced_topics(known: Mapping[str, str], found: Mapping[str, str]) -> str | None:
-    """Returns a message about the topics that no longer have the ids of the checkpoint; None if all have them.
-
-    The text continues a sentence such as "topics were".
-    """
-    replaced = replaced_names(known, found)
-    return monitors_advice(replaced) if replaced else None
-
-
-def replaced_names(known: Mapping[str, str], found: Mapping[str, str]) -> list[str]:
-    """Returns the topics that no longer have the known ids."""
-    return sorted(name for name, topic_id in known.items() if found.get(name) != topic_id)
-
-
-def monitors_advice(replaced: list[str]) -> str:
-    """Returns a text about topics of a monitor that were replaced; it continues a sentence such as "Topics were"."""
-    place = hints.option("--checkpoint-location")
-    what = f"deleted, or deleted and created again: {', '.join(replaced)}."
-    if all(name.endswith(_TICKS) for name in replaced):
-        return (
-            f"{what} The checkpoint's offsets are not valid in a new topic; the rest of the checkpoint is. Start with "
-            f"another {place}, and set {hints.option('--continue-from')} to the old one."
-        )
-    return (
-        f"{what} Their records are lost, and the checkpoint's offsets are not valid in a new topic. Start with another "
-        f"{place}: the monitor then reads from the start what the topics hold."
-    )

@@ -1,7 +1,7 @@
 """A producer whose records take effect together or not at all.
 
-Errors are handled as librdkafka documents for its transactional producer (INTRODUCTION.md, "Transactional producer"):
-after a retriable error the call is repeated, an abortable error aborts the transaction, any other ends the producer.
+The producer handles errors as librdkafka documents (INTRODUCTION.md, "Transactional producer"). It repeats a call after
+a retriable error, and aborts the transaction after an abortable error. Any other error ends the producer.
 """
 
 import math
@@ -32,12 +32,11 @@ TRANSACTION_TIMEOUT_MS = 10_000
 
 _RETRY_BACKOFF_S = 0.1
 
-# librdkafka gives up undelivered records at the transaction's time-out, and an abort after that is quick. A commit that
-# takes longer has asked Kafka to commit and got no answer, so its outcome is unknown.
+# librdkafka gives up undelivered records at the transaction's time-out, and then aborts quickly. A commit that takes
+# longer has sent its request to Kafka without getting an answer, so its outcome is unknown.
 _COMMIT_GRACE_S = 3.0
 
-# After an outage in an abort, librdkafka was seen to wait forever although the broker was back, and once for half a
-# minute.
+# After an outage in an abort, librdkafka has waited forever although the broker was back, and once for half a minute.
 _ABORT_PATIENCE_S = 60.0
 
 # confluent-kafka's close aborts and flushes without a time-out. With a Kafka that answers it takes milliseconds.
@@ -45,14 +44,10 @@ _CLOSE_TIMEOUT_S = 3.0
 
 
 class TransactionalProducer:
-    """A transactional producer with its own transactional id. One thread at a time may use it."""
+    """A transactional producer with a transactional id of its own, for one thread at a time."""
 
     def __init__(
-        self,
-        cluster: Cluster,
-        *,
-        transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS,
-        fixed: Settings | None = None,
+        self, cluster: Cluster, *, transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS, fixed: Settings | None = None
     ) -> None:
         """Connects.
 
@@ -66,17 +61,17 @@ class TransactionalProducer:
         """
         self._timeout_s = transaction_timeout_ms / 1000
         self._unusable: str | None = None
-        # The instant at which an abort began that Kafka has not acknowledged yet.
+        # The instant at which the abort began that Kafka has not acknowledged yet.
         self._aborting_since_s: float | None = None
         self._deadline = 0.0
         self._denials = Denials()
         self._producer = cluster.producer(
             {
-                # An id that is used only once fences no other producer, and none fences it.
+                # An id that no other producer uses, so that no producer fences another.
                 "transactional.id": f"queue-activation-{uuid.uuid4()}",
                 "transaction.timeout.ms": transaction_timeout_ms,
-                # Otherwise, after an outage, a transaction with offsets can wait forever for a coordinator that
-                # librdkafka has given up (its issues 5456 and 5511).
+                # Otherwise, after an outage, a transaction with offsets can wait forever for a coordinator to which
+                # librdkafka no longer connects (its issues 5456 and 5511).
                 "metadata.recovery.strategy": "none",
                 "error_cb": self._denials,
                 **(fixed or {}),
@@ -107,7 +102,7 @@ class TransactionalProducer:
 
         Raises:
             TransactionAbortedError: Kafka did not accept a record or the commit. No record is visible.
-            ClientRefusedError: As before, because this client has no right to write the record. No record is visible.
+            ClientRefusedError: This client has no right to write a record. No record is visible.
             ClientUnusableError: This producer cannot continue. It is unknown whether the records become visible.
         """
         if self._unusable is not None:
@@ -153,7 +148,7 @@ class TransactionalProducer:
             value: The value; None: a tombstone.
             key: The key.
             headers: The headers.
-            partition: The partition; -1: the one of the key.
+            partition: The partition; -1: the hash of the key decides.
 
         Raises:
             KafkaException: The record cannot be sent, for example because it is too large.
@@ -162,12 +157,11 @@ class TransactionalProducer:
         while True:
             try:
                 self._producer.produce(topic, value, key, partition, headers=[*headers])
+                return
             except BufferError:
                 if time.monotonic() >= self._deadline:
                     raise
-                self._producer.poll(_RETRY_BACKOFF_S)
-            else:
-                return
+            self._producer.poll(_RETRY_BACKOFF_S)
 
     def send_offsets(self, offsets: list[TopicPartition], consumer_group_metadata: object) -> None:
         """Adds a consumer group's offsets to the open transaction.
@@ -179,12 +173,12 @@ class TransactionalProducer:
         def send(timeout_s: float) -> None:
             self._producer.send_offsets_to_transaction(offsets, consumer_group_metadata, timeout_s)
 
-        # The call exceeds its time-out if the group's coordinator is gone (librdkafka's issues 5456 and 5511).
+        # The call exceeds its time-out if the group's coordinator is away (librdkafka's issues 5456 and 5511).
         within(math.inf, lambda: _retry(send, self._deadline))
 
     def close(self) -> None:
         """Disconnects; waits `_CLOSE_TIMEOUT_S` at most."""
-        # Otherwise the producer cannot be closed properly any more, and confluent-kafka's close would warn about that.
+        # confluent-kafka cannot close an unusable producer properly, and would log a warning.
         if self._unusable is None and self._aborting_since_s is None:
             with suppress(TimeoutError):
                 within(_CLOSE_TIMEOUT_S, self._producer.close)
@@ -215,9 +209,8 @@ class TransactionalProducer:
             self._aborting_since_s = None
 
     def _end(self, exception: KafkaException) -> ClientUnusableError:
-        error = unusable(
-            "The transactional producer cannot continue; close it and open a new one", kafka_error(exception)
-        )
+        what = "The transactional producer cannot continue; close it and open a new one"
+        error = unusable(what, kafka_error(exception))
         self._unusable = str(error)
         return error
 
