@@ -41,19 +41,13 @@ _MAX_WAITING = 1_000
 class Unanswered:
     """The conversations of a client whose last message has no answer yet.
 
-    `asked`, `answered` and `look` are called by the client's thread. What a look finds out is told by the log, once.
+    The client's thread calls `asked`, `answered` and `look`. A look writes each new reason to the log.
     """
 
     def __init__(self, cluster: Cluster, topics: Topics) -> None:
-        """Begins without conversations.
-
-        Args:
-            cluster: The Kafka cluster.
-            topics: The topics.
-        """
         self._cluster = cluster
         self._topics = topics
-        # Conversation -> when its first message without an answer was sent, on the monotonic clock.
+        # Conversation -> the instant of its first message without an answer, on the monotonic clock.
         self._since_s: dict[str, float] = {}
         self._told: set[str] = set()
         self._pause_s = _FIRST_PAUSE_S
@@ -61,7 +55,7 @@ class Unanswered:
         self._look: Future[None] | None = None
 
     def asked(self, statements: Iterable[Statement]) -> None:
-        """Notes statements that were sent. A timer asks for no answer, and one that ends its side gets none."""
+        """Notes statements that were sent. Timers and ends of a side get no answer."""
         for statement in statements:
             name = statement.conversation.conversation_id
             if statement.ends:
@@ -73,12 +67,12 @@ class Unanswered:
             del self._since_s[next(iter(self._since_s))]
 
     def answered(self, messages: Iterable[ReceivedMessage]) -> None:
-        """Notes messages that have come."""
+        """Notes messages that were received."""
         for message in messages:
             self._since_s.pop(message.conversation_id or "", None)
 
     def look(self) -> None:
-        """Begins to find out why no answer comes, if it is time. A slow Kafka does not delay the caller."""
+        """Looks for the reason in a separate thread if an answer is late, at growing intervals."""
         now_s = monotonic()
         late = [name for name, since_s in self._since_s.items() if now_s - since_s >= _PATIENCE_S]
         if not late or now_s < self._next_look_s or (self._look is not None and not self._look.done()):
@@ -90,16 +84,16 @@ class Unanswered:
     def _tell(self, late: list[str]) -> None:
         try:
             reasons = self._reasons(late)
-        except UserError as error:  # the reader itself says if Kafka is away
+        except UserError as error:  # if Kafka is away, the reader itself says so
             _log.info("why no answer comes is unknown: %s", error)
             return
         for key in reasons.keys() - self._told:
             _log.warning("%s", for_screens(_log, reasons[key]))
-        # What was mended and comes again is told again.
+        # A reason that was gone for a time is new when it comes again.
         self._told = set(reasons)
 
     def _reasons(self, late: list[str]) -> dict[str, str]:
-        """Returns the reasons, by what makes one new, as sentences."""
+        """Returns identity of a reason -> its sentence."""
         if begins := starting(self._cluster, self._topics, "router"):
             return {"start": f"no answer yet, because {begins}"}
         if runs_router(self._cluster, self._topics) is False:
@@ -124,7 +118,7 @@ class AnswerReader(QueueReader):
     """A queue reader that says why no answer comes to the conversations of its client."""
 
     def __init__(self, unanswered: Unanswered, bootstrap_servers: str, queue: str, **options: Any) -> None:
-        """Connects as `QueueReader` does, which has the other arguments and the errors."""
+        """Connects. `QueueReader` describes the other arguments and the errors."""
         self._unanswered = unanswered
         super().__init__(bootstrap_servers, queue, **options)
 
@@ -141,7 +135,7 @@ class AnswerReader(QueueReader):
 
 
 def runs_router(cluster: Cluster, topics: Topics) -> bool | None:
-    """Returns whether a router runs; None: this user may not look, or Kafka cannot be reached."""
+    """Returns whether a router runs; None if this user may not see that, or if Kafka cannot be reached."""
     try:
         return is_running(cluster, topics, "router")
     except UserError:
@@ -149,14 +143,14 @@ def runs_router(cluster: Cluster, topics: Topics) -> bool | None:
 
 
 def without_router(cluster: Cluster, topics: Topics) -> str:
-    """Returns that no router runs, and what to do."""
+    """Returns the sentence that no router runs, with the advice on how to start a router."""
     with hints.of_client(cluster.bootstrap_servers, topics.prefix):
         advice = how_to_start(cluster, topics, "router")
     return with_advice(f"no router is in the consumer group {topics.prefix}{own_group('router')}", advice)
 
 
 def _held(cluster: Cluster, topics: Topics, conversations: set[str]) -> list[TransmissionRow]:
-    """Returns what the router holds of the own messages of conversations; nothing if this user may not look."""
+    """Returns the messages of these conversations that the router holds; none if this user may not see them."""
     latest = LatestRows("row of held messages", _row_of, _log.info)
     topic = topics.service_transmissions
     try:

@@ -1,4 +1,4 @@
-"""Conversations as programs see them: the statements of one side, which take effect with a transaction.
+"""Conversations as programs see them. The statements of a side take effect with a transaction.
 
 docs/conversations.md explains conversations, and docs/contract.md the records.
 """
@@ -20,7 +20,7 @@ from streaming.wire.record_decoders import InvalidRecordError
 
 Headers = Iterable[tuple[str, bytes]]
 
-# At least what a record takes besides its key, its body and its headers; and what a header takes besides its own bytes.
+# At least the size of a record without key, body and headers, and that of a header without its name and value.
 _RECORD_BYTES = 100
 _HEADER_BYTES = 20
 
@@ -34,8 +34,8 @@ class Statement:
         envelope: The encoded envelope.
         body: The body.
         headers: Kafka record headers besides the envelope.
-        begins: Whether it is the first of its conversation.
-        ends: Whether it ends this side.
+        begins: Whether this statement is the first of its conversation.
+        ends: Whether this statement ends this side.
     """
 
     conversation: "Conversation"
@@ -46,7 +46,7 @@ class Statement:
     ends: bool
 
     def record_bytes(self) -> int:
-        """Returns the bytes of its record, or some more."""
+        """Returns an upper bound of the size of the statement's record."""
         headers = sum(_HEADER_BYTES + len(name.encode()) + len(value) for name, value in self.headers)
         key = self.conversation.conversation_id.encode()
         own = _RECORD_BYTES + len(key) + _HEADER_BYTES + len(HEADER) + len(self.envelope)
@@ -54,22 +54,22 @@ class Statement:
 
 
 class Statements:
-    """The statements of a transaction, in order. They are sent when it commits, all of them or none."""
+    """The statements of a transaction, in order. The transaction's commit sends all of them."""
 
     def __init__(
         self,
-        check: Callable[[], None],
+        check: Callable[[], None] | None,
         send_now: Callable[[], None] | None = None,
         max_bytes: int = DEFAULT_MAX_BYTES,
     ) -> None:
-        """Begins without a transaction.
+        """Creates the list, which is empty and without a transaction.
 
         Args:
-            check: Checks that statements can be sent; raises UserError. Called before the first statement.
-            send_now: Sends a statement that is made outside a transaction. If None, there must be one.
+            check: Checks before the first statement that statements can be sent; raises UserError. None: no check.
+            send_now: Sends a statement that is made outside a transaction. None: each statement needs a transaction.
             max_bytes: The most bytes of a record that Kafka's client sends.
         """
-        self._check: Callable[[], None] | None = check
+        self._check = check
         self._send_now = send_now
         self._max_bytes = max_bytes
         self._is_open = False
@@ -82,7 +82,7 @@ class Statements:
         self._is_open = True
 
     def close(self) -> None:
-        """Closes the transaction. Statements that were not sent are forgotten."""
+        """Closes the transaction, and drops the statements that were not sent."""
         self._is_open = False
         self.drop()
 
@@ -92,7 +92,7 @@ class Statements:
             raise RuntimeError("A conversation of a received message can be used only in its receive block")
         size = statement.record_bytes()
         if size > self._max_bytes:
-            # Found at the commit, it would roll back the messages that were received, each time that they come.
+            # An error at the commit would roll back the received messages, each time that they are delivered.
             raise UserError(
                 f"The statement has {size:,} bytes with its envelope and headers, more than the {self._max_bytes:,} of "
                 "`message.max.bytes`"
@@ -120,22 +120,18 @@ class Statements:
         return sent
 
     def drop(self) -> None:
-        """Forgets the statements that were not sent: their conversations are again as before."""
+        """Drops the statements that were not sent. Their conversations are again as before."""
         for statement in reversed(self._waiting):
             statement.conversation.take_back(statement)
         self._waiting.clear()
 
     def __reduce__(self) -> tuple[object, ...]:
         """Lets received messages be sent to other processes, where their conversations cannot be used."""
-        return Statements, (_check_nothing,)
-
-
-def _check_nothing() -> None:
-    """Accepts all statements."""
+        return Statements, (None,)
 
 
 class Conversation:
-    """One side of a conversation between two services.
+    """A side of a conversation between two services.
 
     Its statements take effect when their transaction commits: that of `ServiceClient.transaction`, or the receive
     block of a queue reader. If the router refuses a statement, because the far side has ended the conversation for
@@ -148,7 +144,7 @@ class Conversation:
         database: The database of this side's service.
         service: This side's service.
         far_service: The service of the other side.
-        conversation_group_id: The group in which this side's messages arrive; None: that of the conversation's id.
+        conversation_group_id: The group in which this side's messages arrive; None: the conversation's id.
     """
 
     def __init__(  # noqa: PLR0913 - each is named by the caller
@@ -163,17 +159,17 @@ class Conversation:
         conversation_group_id: str | None = None,
         first: dict[str, Any] | None = None,
     ) -> None:
-        """Says nothing yet. Programs call `ServiceClient.begin` or `ReceivedMessage.conversation`.
+        """Makes no statement. Programs call `ServiceClient.begin` or `ReceivedMessage.conversation`.
 
         Args:
-            statements: Takes the statements.
-            conversation_id: As the attribute.
-            is_initiator: As the attribute.
-            database: As the attribute.
-            service: As the attribute.
-            far_service: As the attribute.
-            conversation_group_id: As the attribute.
-            first: Further fields of the first statement's envelope; None: the conversation has begun.
+            statements: Takes the statements of this side.
+            conversation_id: See the attributes.
+            is_initiator: See the attributes.
+            database: See the attributes.
+            service: See the attributes.
+            far_service: See the attributes.
+            conversation_group_id: See the attributes.
+            first: Further fields of the first statement's envelope; None if the conversation has begun.
         """
         self.conversation_id = conversation_id
         self.is_initiator = is_initiator
@@ -192,8 +188,8 @@ class Conversation:
         Args:
             body: The body.
             message_type: The name of the message's type; None: `DEFAULT`.
-            headers: Kafka record headers, which the receiver gets, too. They cannot have the names of those that the
-                receiver gets with every message.
+            headers: Kafka record headers, which the receiver gets, too. Headers that the receiver gets with every
+                message have reserved names.
 
         Raises:
             UserError: The statement is not valid or too large, or there are no topics for services, or Kafka refuses.
@@ -206,31 +202,31 @@ class Conversation:
         self._say("MESSAGE", body, _checked(headers), message_type_name=message_type)
 
     def end(self) -> None:
-        """Ends this side. The far side gets an EndDialog behind all messages. Raises what `send` raises."""
+        """Ends this side. The far side gets an EndDialog after all messages. The errors are those of `send`."""
         self._say("END")
 
     def end_with_error(self, code: int, text: str) -> None:
         """Ends this side because of an error, which the far side gets; messages that are still held are dropped.
 
         Args:
-            code: The program's code of the error, positive. The router's own errors have negative codes.
+            code: The code of the error, which the program chooses: a positive number. The router has negative codes.
             text: The error in words, at most 3,000 characters.
 
         Raises:
-            UserError: The code or the text is not valid; and what `send` raises.
+            UserError: The code or the text is not valid; and the errors of `send`.
         """
         if code <= 0:
             raise UserError(f"The code of an error is {code}; it must be positive")
         self._say("ERROR", error_code=code, error_text=text)
 
     def set_timer(self, delay_s: float) -> None:
-        """Sets the conversation's timer, in place of an earlier one: after the delay, this side gets a DialogTimer.
+        """Sets the conversation's timer, or sets it anew. After the delay, this side gets a DialogTimer.
 
         Args:
-            delay_s: The delay in seconds, from when the statement is sent.
+            delay_s: The delay in seconds, which begins when the statement is sent.
 
         Raises:
-            UserError: The delay is negative or too long; and what `send` raises.
+            UserError: The delay is negative or too long; and the errors of `send`.
         """
         if not 0 <= delay_s < math.inf:
             raise UserError(f"The delay is {delay_s} s; it must be 0 or more")
@@ -239,16 +235,14 @@ class Conversation:
     def begin(self, to_service: str, *, lifetime_s: int | None = None) -> "Conversation":
         """Begins another conversation of this service, in the same conversation group.
 
-        The answers of both arrive in order, and one reader at a time gets them.
+        The answers of both conversations arrive in order, and one reader at a time gets them.
 
         Args:
             to_service: The service to talk to.
             lifetime_s: The time after which the conversation ends with an error, in seconds; None: no limit.
         """
-        group_id = self.conversation_group_id or self.conversation_id
-        return begin(
-            self._statements, self.database, self.service, to_service, lifetime_s=lifetime_s, group_id=group_id
-        )
+        group = self.conversation_group_id or self.conversation_id
+        return begin(self._statements, self.database, self.service, to_service, lifetime_s=lifetime_s, group_id=group)
 
     def note(self, statement: Statement) -> None:
         """Records a statement that was made."""
@@ -273,9 +267,9 @@ class Conversation:
             "from_database": self.database,
             "to_service": self.far_service,
         }
+        first = {} if self._has_begun else self._first
         try:
-            fields = own | fields if self._has_begun else own | self._first | fields
-            envelope = encode_envelope(msgspec.convert(fields, Envelope))
+            envelope = encode_envelope(msgspec.convert(own | first | fields, Envelope))
         except (msgspec.ValidationError, InvalidRecordError) as error:
             raise UserError(f"The statement is not valid: {error}") from None
         is_end = kind in ("END", "ERROR")
@@ -288,13 +282,13 @@ class Conversation:
 
 
 def _checked(headers: Headers) -> tuple[tuple[str, bytes], ...]:
-    """Returns a message's own headers.
+    """Returns the headers of a program's message.
 
     Raises:
-        UserError: Kafka's client could not send one. Found at the commit, it would roll back what was received.
+        UserError: Kafka's client could not send a header. An error at the commit would roll back received messages.
     """
-    found = []
-    for header in headers:
+    found = tuple(headers)
+    for header in found:
         if not isinstance(header, tuple) or len(header) != 2:
             raise UserError(f"The header {header!r} is not valid; each is a tuple of a name and bytes")
         name, value = header
@@ -302,8 +296,7 @@ def _checked(headers: Headers) -> tuple[tuple[str, bytes], ...]:
             raise UserError(f"The header {name!r} is not valid; its name must be text in UTF-8, and its value bytes")
         if name in OWN_HEADERS:
             raise UserError(f"The header {name!r} belongs to each message of a service. Choose another name.")
-        found.append((name, value))
-    return tuple(found)
+    return found
 
 
 def _is_utf8(text: str) -> bool:
@@ -325,12 +318,7 @@ def begin(  # noqa: PLR0913 - each is named by the caller
     broker_instance: str | None = None,
 ) -> Conversation:
     """Returns a new conversation, which begins with its first statement."""
-    fields = {
-        "begin": True,
-        "lifetime_s": lifetime_s,
-        "conversation_group_id": group_id,
-        "to_broker_instance": broker_instance,
-    }
+    first = {"begin": True, "lifetime_s": lifetime_s, "conversation_group_id": group_id}
     return Conversation(
         statements,
         conversation_id=str(uuid.uuid4()),
@@ -339,5 +327,5 @@ def begin(  # noqa: PLR0913 - each is named by the caller
         service=from_service,
         far_service=to_service,
         conversation_group_id=group_id,
-        first={name: value for name, value in fields.items() if value is not None},
+        first={**first, "to_broker_instance": broker_instance},
     )

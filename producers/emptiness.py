@@ -1,4 +1,4 @@
-"""Asks Kafka, for a queue reader that finds nothing, whether one more reader could find anything."""
+"""Asks Kafka whether one more queue reader could find messages, for a queue reader that finds none."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -14,30 +14,23 @@ from confluent_kafka import (
 from confluent_kafka.admin import OffsetSpec
 
 from streaming.kafka.access import WatchfulAdmin
-from streaming.kafka.admin import Admin
-from streaming.kafka.errors import kafka_error
+from streaming.kafka.admin import EARLIEST, LATEST, Admin
+from streaming.kafka.errors import NO_COORDINATOR, NO_LEADER, NOBODY_ANSWERS, kafka_error
 
 # A waiting reader cannot receive while it asks Kafka, so it must not wait long for a broker that does not answer.
 QUESTION_TIMEOUT_S = 2.0
 
-# No broker answered, or one that cannot answer at the moment. The result is unknown, and the next look asks again.
-_NO_ANSWER = frozenset(
-    (
-        KafkaError._TIMED_OUT,
-        KafkaError._TRANSPORT,
-        KafkaError._ALL_BROKERS_DOWN,
-        KafkaError._WAIT_COORD,
-        KafkaError._NODE_UPDATE,
-        KafkaError.REQUEST_TIMED_OUT,
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.NOT_COORDINATOR,
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.OFFSET_NOT_AVAILABLE,
-        KafkaError.UNKNOWN_LEADER_EPOCH,
-        KafkaError.FENCED_LEADER_EPOCH,
-    )
+# No broker answered, or a broker cannot answer at the moment. The result is unknown, and the next look asks again.
+_NO_ANSWER = (
+    *NOBODY_ANSWERS,
+    *NO_COORDINATOR,
+    *NO_LEADER,
+    KafkaError._WAIT_COORD,
+    KafkaError._NODE_UPDATE,
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.FENCED_LEADER_EPOCH,
 )
 
 
@@ -46,9 +39,8 @@ class NothingFound:
     """A queue reader has read its own partitions to their ends.
 
     Attributes:
-        where: Whether the reader looked at a part of the queue only, and a further reader could find something in the
-            rest.
-        owns_all: Whether the reader has all partitions, so that nothing at all is unread.
+        where: Whether the reader has only a part of the queue, and a further reader could find messages in the rest.
+        owns_all: Whether the reader has all partitions, so that the queue has no unread message.
     """
 
     where: bool
@@ -68,21 +60,20 @@ class EmptinessProbe:
 
         Args:
             admin: Makes the requests.
-            queue: The queue's name, which is also its topic's.
-            consumer_group: The consumer group of all its readers.
+            queue: The name of the queue and of its topic.
+            consumer_group: The consumer group of all readers of the queue.
         """
         self._admin = admin
         self._queue = queue
         self._consumer_group = consumer_group
 
     def look(self, own_positions: Mapping[int, int | None]) -> NothingFound | None:
-        """Asks Kafka each time, so that an outage is not taken for an empty queue.
+        """Returns a result only if the caller has certainly read its whole share of the queue; None otherwise.
+
+        The method asks Kafka each time, so that an outage does not look like an empty queue.
 
         Args:
             own_positions: The caller's position in each of its own partitions, of which there may be none.
-
-        Returns:
-            None unless it is certain that the caller's partitions are its share and are read to their ends.
 
         Raises:
             KafkaException: Kafka refuses to answer.
@@ -97,7 +88,7 @@ class EmptinessProbe:
             raise
 
     def _look(self, own_positions: Mapping[int, int | None]) -> NothingFound | None:
-        ends = self._offsets(self._partitions(), OffsetSpec.latest())  # type: ignore[no-untyped-call]
+        ends = self._offsets(self._partitions(), LATEST)
         if not ends.keys() >= own_positions.keys() or not are_read_to_end(own_positions, ends):
             return None
         others = ends.keys() - own_positions.keys()
@@ -109,18 +100,17 @@ class EmptinessProbe:
             return NothingFound(where=False, owns_all=False)
         members = self._members(client)
         if not own_positions and members <= len(ends):
-            return None  # there is a partition for each member, so this member will still get one
+            return None  # there is a partition for each member, so this member will still get a partition
         return NothingFound(where=members < len(ends), owns_all=False)
 
     def _partitions(self) -> list[int]:
         """Returns the current partitions. A consumer notices new ones only minutes later."""
         topics = TopicCollection([self._queue])
         futures = self._admin.client.describe_topics(topics, request_timeout=QUESTION_TIMEOUT_S)
-        description = futures[self._queue].result()
-        return [partition.id for partition in description.partitions]
+        return [partition.id for partition in futures[self._queue].result().partitions]
 
     def _offsets(self, numbers: Iterable[int], spec: OffsetSpec) -> dict[int, int]:
-        """Returns offsets as a read_committed consumer sees them: `latest` is the last stable offset."""
+        """Returns offsets for read_committed consumers: the last stable offsets for LATEST."""
         futures = self._admin.client.list_offsets(
             {TopicPartition(self._queue, number): spec for number in numbers},
             isolation_level=IsolationLevel.READ_COMMITTED,
@@ -129,12 +119,12 @@ class EmptinessProbe:
         return {partition.partition: future.result().offset for partition, future in futures.items()}
 
     def _group_positions(self, client: WatchfulAdmin, numbers: Iterable[int]) -> dict[int, int | None]:
-        """Returns where the consumer group would continue: at the committed offset, but not before the first offset."""
+        """Returns the offset at which the consumer group would continue in each partition."""
         partitions = [TopicPartition(self._queue, number) for number in numbers]
         request = ConsumerGroupTopicPartitions(self._consumer_group, partitions)
         (future,) = client.list_consumer_group_offsets([request], request_timeout=QUESTION_TIMEOUT_S).values()
         committed = {answer.partition: answer.offset for answer in future.result().topic_partitions}
-        first = self._offsets(committed, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+        first = self._offsets(committed, EARLIEST)
         # Without a committed offset the answer is negative. After messages expire, it may be below the first offset.
         return {number: max(offset, first[number]) for number, offset in committed.items()}
 

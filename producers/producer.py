@@ -23,7 +23,7 @@ class Message:
     """A message to be sent.
 
     Attributes:
-        queue: The queue's name, which is also its topic's.
+        queue: The name of the queue and of its topic.
         value: The body.
         conversation_group_id: The conversation group. Its messages are received in order, by one queue reader at a
             time. None if the message belongs to none.
@@ -39,7 +39,7 @@ class Message:
 class QueueProducer(TransactionalClient):
     """Sends messages to queues whose messages are in Kafka.
 
-    A context manager. One thread at a time may use it.
+    A context manager, for one thread at a time.
     """
 
     def __init__(
@@ -56,7 +56,8 @@ class QueueProducer(TransactionalClient):
             bootstrap_servers: The addresses of Kafka's brokers, `host:port,...`.
             topic_prefix: The prefix of the monitor's topics.
             transaction_timeout_ms: The time after which Kafka aborts the transaction of a producer that has died.
-                Until then no reader can read past it, so it should be short. Sending one batch must not take longer.
+                Until then no reader can read past that transaction, so the time should be short. Sending a batch must
+                not take longer.
             kafka_config: More librdkafka properties, for example for security. The properties that transactions and the
                 contract of the topics depend on cannot be changed.
 
@@ -67,7 +68,7 @@ class QueueProducer(TransactionalClient):
         self._topics = Topics(topic_prefix)
         self._known_queues: set[str] = set()
         self._admin = Admin(cluster)
-        # Checked first: this reports problems sooner, and in better words, than a transactional producer.
+        # This check reports problems sooner, and in better words, than a transactional producer does.
         self._admin.find_topics(rights(writes=[self._topics.arrivals]))
         super().__init__(cluster, transaction_timeout_ms)
 

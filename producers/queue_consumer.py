@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from producers.conversations import Statements
 from producers.own_partitions import OwnPartition, OwnPartitions
 from producers.received_message import ReceivedMessage
-from streaming.kafka.clients import Cluster
+from streaming.kafka.clients import READS_COMMITTED, Cluster
 from streaming.kafka.errors import LASTING_ERRORS, unusable
 from streaming.wire.headers import decoded_headers
 from streaming.wire.record_decoders import InvalidRecordError
@@ -33,28 +33,25 @@ _DEFAULTS = {
 }
 
 # Properties that a queue reader's correctness depends on.
-_FIXED = {
-    "isolation.level": "read_committed",
-    "enable.auto.commit": False,
-    "enable.auto.offset.store": False,
+_FIXED = READS_COMMITTED | {
     "enable.partition.eof": True,
     "auto.offset.reset": "earliest",
     # A new reader takes over single partitions. With the other strategies, all readers would have to stop together.
     "partition.assignment.strategy": "cooperative-sticky",
 }
 
-# Kafka tells the committed offset at the end of a transaction with offsets, at the latest at its time-out. Until then
-# a reader asks again at its next poll.
+# Kafka tells the committed offset only after the end of a transaction with offsets, at the latest after its time-out. A
+# reader without an answer asks again at its next poll.
 _COMMITTED_TIMEOUT_S = 1.0
 
 
 @dataclass(slots=True)
 class Batch:
-    """Messages taken together, with what is needed to commit them or to go back.
+    """Messages that were taken together.
 
     Attributes:
         messages: The messages.
-        member_id: The id, in the consumer group, of the member that took them.
+        member_id: The id that the reader had in the consumer group when it took the messages.
     """
 
     messages: list[ReceivedMessage] = field(default_factory=list)
@@ -73,9 +70,9 @@ class QueueConsumer:
 
         Args:
             cluster: The Kafka cluster.
-            queue: The queue's name, which is also its topic's.
-            consumer_group: The consumer group of all its readers.
-            statements: Takes the answers to its messages.
+            queue: The name of the queue and of its topic.
+            consumer_group: The consumer group of all readers of the queue.
+            statements: Takes the statements of the messages' conversations.
         """
         self.partitions = OwnPartitions()
         self._statements = statements
@@ -89,33 +86,30 @@ class QueueConsumer:
         Raises:
             ClientUnusableError: This consumer cannot continue.
         """
-        batch = Batch()
         event = self._consumer.poll(wait_s)
         if event is None:
-            return batch
-        taken: list[tuple[OwnPartition, ReceivedMessage]] = []
-        self._accept([event], taken)
+            return Batch()
+        taken = self._accept([event])
         if taken and max_messages > 1:
-            self._accept(self._consumer.consume(max_messages - 1, 0), taken)
-        # A partition may have been revoked while more messages were taken. Its messages are now another reader's.
-        own = [(partition, message) for partition, message in taken if self._is_own(message.partition, partition)]
-        batch.messages = self._without_committed(own)
-        batch.member_id = self._member_id()
+            taken += self._accept(self._consumer.consume(max_messages - 1, 0))
+        # A partition may have been revoked while more messages were taken. Its messages now belong to another reader.
+        own = [each for each in taken if self.partitions.get(each[1].partition) is each[0]]
+        batch = Batch(self._without_committed(own), self._member_id())
         if batch.messages and batch.member_id is None:
-            # An expelled member continues to fetch until it learns of that. Its messages are no longer its own.
+            # An expelled member continues to fetch until it notices its expulsion. Its messages belong to others.
             self.seek_back(batch)
             return Batch()
         return batch
 
     def seek_back(self, batch: Batch) -> None:
-        """Goes back, so that the batch is delivered again: to this reader, if the partitions are still its own."""
+        """Goes back, so that the batch is delivered again. This reader gets it if it still has the partitions."""
         for number, offset in batch.first_offsets().items():
             self._seek(number, offset)
 
     def offsets_to_commit(self, batch: Batch) -> list[TopicPartition] | None:
         """Returns the positions after the batch; None if its partitions have been lost.
 
-        A member that was expelled, because it did not poll or send heartbeats for too long, has another id or none.
+        Kafka expels a member that does not poll or send heartbeats in time. It then has no id, and later another id.
         """
         if self._member_id() != batch.member_id:
             return None
@@ -124,18 +118,16 @@ class QueueConsumer:
         return [TopicPartition(self._queue, number, offset) for number, offset in offsets if offset is not None]
 
     def group_metadata(self) -> object:
-        """Returns what a transaction needs to commit offsets as this member. The broker refuses an expelled member."""
+        """Returns the identity with which a transaction commits offsets. Kafka refuses that of an expelled member."""
         return self._consumer.consumer_group_metadata()
 
     def ends_to_commit(self) -> list[TopicPartition]:
-        """Returns the positions that only markers and aborted messages separate from the committed ones.
+        """Returns the uncommitted positions, none if the consumer is not a member of the group.
 
-        Callers must have no uncommitted messages, and must call `group_metadata` before this method. If the consumer is
-        still a member then, its metadata is that of a member.
+        A caller must have no uncommitted messages. Then only markers and aborted messages are before these positions.
+        It must call `group_metadata` first, so that the metadata is that of a member.
         """
-        if self._member_id() is None:
-            return []
-        uncommitted = self.partitions.uncommitted()
+        uncommitted = {} if self._member_id() is None else self.partitions.uncommitted()
         return [TopicPartition(self._queue, number, offset) for number, offset in uncommitted.items()]
 
     def committed(self, offsets: Iterable[TopicPartition]) -> None:
@@ -147,11 +139,11 @@ class QueueConsumer:
         self._consumer.close()
 
     def _without_committed(self, own: list[tuple[OwnPartition, ReceivedMessage]]) -> list[ReceivedMessage]:
-        """Returns the messages of partitions that were entered at the committed offset, and moves the others there.
+        """Returns the messages of partitions that were entered at the committed offset; moves to it in the others.
 
-        While a transaction with offsets of the group is open, for example a killed reader's, Kafka does not tell the
+        A killed reader may leave a transaction with offsets of the group open. Until its end, Kafka does not tell the
         committed offset. If the group gives this consumer other partitions meanwhile, librdkafka does not ask again
-        (rd_kafka_assignment_apply_offsets), and begins where `auto.offset.reset` says: at the start of the queue.
+        (rd_kafka_assignment_apply_offsets). It then begins at the start of the queue, because of `auto.offset.reset`.
         """
         begun: dict[int, tuple[OwnPartition, int]] = {}
         for partition, message in own:
@@ -165,7 +157,7 @@ class QueueConsumer:
         return [message for partition, message in own if partition.is_start_checked]
 
     def _committed_offsets(self, numbers: Iterable[int]) -> dict[int, int]:
-        """Returns the group's committed offsets, negative for none, of the partitions for which Kafka tells them."""
+        """Returns the committed offset of each partition about which Kafka answers; negative if there is none."""
         asked = [TopicPartition(self._queue, number) for number in numbers]
         try:
             found = self._consumer.committed(asked, timeout=_COMMITTED_TIMEOUT_S)
@@ -175,28 +167,30 @@ class QueueConsumer:
         return {each.partition: each.offset for each in found if each.error is None}
 
     def _seek(self, number: int, offset: int) -> None:
-        self.partitions.seek(number, offset)
+        self.partitions.move(number, offset)
         try:
             self._consumer.seek(TopicPartition(self._queue, number, offset))
         except KafkaException as exception:
-            # The partition is no longer the reader's own. Its next reader continues at the committed offset.
+            # The partition is no longer assigned to this reader. Its next reader continues at the committed offset.
             _log.info("no seek in %s[%d]: %s", self._queue, number, exception)
 
-    def _accept(self, events: Iterable[Message], taken: list[tuple[OwnPartition, ReceivedMessage]]) -> None:
+    def _accept(self, events: Iterable[Message]) -> list[tuple[OwnPartition, ReceivedMessage]]:
+        taken = []
         for event in events:
             error = event.error()
             if error is not None:
                 self._accept_error(event, error)
                 continue
             message = self._received(event)
-            partition = self.partitions.message(message.partition, message.offset)
+            partition = self.partitions.move(message.partition, message.offset + 1)
             if partition is not None:
                 taken.append((partition, message))
+        return taken
 
     def _accept_error(self, event: Message, error: KafkaError) -> None:
         number, offset = event.partition(), event.offset()
         if error.code() == KafkaError._PARTITION_EOF and number is not None and offset is not None:
-            self.partitions.end(number, offset)
+            self.partitions.move(number, offset, is_at_end=True)
         elif error.fatal() or error.code() in LASTING_ERRORS:
             raise unusable(f"Queue {self._queue!r} cannot be read", error)
         else:
@@ -205,9 +199,6 @@ class QueueConsumer:
     def _member_id(self) -> str | None:
         """Returns the member id; None between expulsion and the next join, although the type stub does not say so."""
         return self._consumer.memberid()
-
-    def _is_own(self, number: int, partition: OwnPartition) -> bool:
-        return self.partitions.get(number) is partition
 
     def _on_assign(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self.partitions.assign(partition.partition for partition in partitions)
@@ -218,26 +209,15 @@ class QueueConsumer:
     def _on_lost(self, _consumer: Consumer, _partitions: list[TopicPartition]) -> None:
         self.partitions.lose()
 
-    def _headers(self, event: Message) -> tuple[tuple[str, bytes | None], ...]:
-        try:
-            return tuple(decoded_headers(event))
-        except InvalidRecordError as error:
-            # An exception here would lose the messages that were taken with this one.
-            _log.warning(
-                "queue %s[%s]: a message is read without its headers: %s", self._queue, event.partition(), error
-            )
-            return ()
-
     def _received(self, event: Message) -> ReceivedMessage:
         partition, offset = event.partition(), event.offset()
         assert partition is not None  # noqa: S101 - every message has both; for the type checker
         assert offset is not None  # noqa: S101
-        return ReceivedMessage(
-            event.value() or b"",
-            event.key(),
-            self._headers(event),
-            partition,
-            offset,
-            event.timestamp()[1],
-            self._statements,
-        )
+        try:
+            headers = tuple(decoded_headers(event))
+        except InvalidRecordError as error:
+            # An exception here would lose the messages that were taken together with this message.
+            _log.warning("queue %s[%s]: a message is read without its headers: %s", self._queue, partition, error)
+            headers = ()
+        value, timestamp_ms = event.value() or b"", event.timestamp()[1]
+        return ReceivedMessage(value, event.key(), headers, partition, offset, timestamp_ms, self._statements)

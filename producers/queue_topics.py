@@ -36,9 +36,9 @@ def create_queue_topics(  # noqa: PLR0913 - each is named by the caller
         queues: The queues' names.
         partitions: The number of partitions of each new topic. At most as many queue readers can receive at a time.
         replication_factor: The number of copies of each partition.
-        topic_prefix: The prefix of the monitor's topics. No queue can have the name of one of them.
+        topic_prefix: The prefix of the monitor's topics. No queue can have the name of such a topic.
         kafka_config: More librdkafka properties, for example for security.
-        is_compared: Whether one line of the log says which existing topics have another number of partitions.
+        is_compared: Whether a line of the log names existing topics with another number of partitions.
 
     Raises:
         UserError: A name is not valid for a topic, or Kafka cannot be reached or refuses a topic.
@@ -78,13 +78,13 @@ def check_service_topics(admin: Admin, topics: Topics) -> None:
 
 
 def check_topics(admin: Admin, rights: Rights, own_topic: str, which: str = "the monitor's topics") -> None:
-    """Checks that the topics of queues and one of our own exist, and that the client has its rights on them.
+    """Checks that the topics of queues and a topic of the programs exist, and that the client has its rights on them.
 
     Args:
         admin: Looks for the topics.
         rights: The topics with the rights.
-        own_topic: The one that is no queue's.
-        which: The topics to which it belongs, for the error.
+        own_topic: The topic of the programs.
+        which: The topics to which `own_topic` belongs, for the error.
 
     Raises:
         UserError: A topic does not exist, or Kafka refuses or cannot be reached.

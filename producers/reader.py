@@ -1,12 +1,12 @@
-"""Reads the messages of a queue and tells the monitor what it finds."""
+"""Reads the messages of a queue, and reports to the monitor."""
 
 import logging
 import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from types import TracebackType
-from typing import Self
+from functools import partial
+from typing import Any, Literal, Self
 
 import msgspec
 from confluent_kafka import KafkaException
@@ -57,7 +57,7 @@ _POLL_S = 0.5
 class QueueReader:
     """Reads a queue together with all other queue readers of its consumer group.
 
-    A context manager. One thread at a time may use it.
+    A context manager, for one thread at a time.
 
     All readers of a queue must be in one consumer group, which by default has the queue's name. Each message goes to
     one reader of the group, and the group is the source of a reader's reports about the others. The group must read no
@@ -100,7 +100,7 @@ class QueueReader:
         check_queue_names([queue], topics)
         self.session_id = session_id or new_session_id()
         self._queue = queue
-        self._receives_topic = topics.receives
+        self._topics = topics
         self._is_receiving = False
         self._has_found_nothing = False
         self._is_closed = False
@@ -111,26 +111,24 @@ class QueueReader:
         admin.require_group(consumer_group)
         self._probe = EmptinessProbe(admin, queue, consumer_group)
         self._producer = TransactionalProducer(cluster)
-        self._statements = Statements(
-            lambda: check_service_topics(admin, topics), max_bytes=cluster.max_message_bytes()
-        )
-        self._service_messages_topic = topics.service_messages
+        check = partial(check_service_topics, admin, topics)
+        self._statements = Statements(check, max_bytes=cluster.max_message_bytes())
         self._consumer = QueueConsumer(cluster, queue, consumer_group, self._statements)
         self._reports = SessionReports(cluster, topics.receives, queue, self.session_id)
 
     @property
     def has_found_nothing(self) -> bool:
-        """Returns whether the last `receive` reached the end of this reader's share, so that there is nothing for it.
+        """Returns whether the last `receive` reached the end of this reader's share of the queue without a message.
 
-        If not, an empty list says nothing about the queue: the consumer group is still assigning its partitions, or the
-        broker did not answer in time.
+        Otherwise an empty list says nothing about the queue: the consumer group has not assigned its partitions yet, or
+        the broker did not answer in time.
         """
         return self._has_found_nothing
 
     @property
     def is_assigned(self) -> bool:
         """Returns whether the consumer group has assigned the reader its share of the partitions, which may be none."""
-        return self._consumer.partitions.is_assigned()
+        return self._consumer.partitions.is_assigned
 
     @contextmanager
     def receive(self, max_messages: int, timeout: float) -> Iterator[list[ReceivedMessage]]:
@@ -138,8 +136,8 @@ class QueueReader:
 
         The statements of the messages' conversations are sent with the commit, in the same Kafka transaction.
 
-        The list is empty if no message came in time. Only if `has_found_nothing` is true is this an empty result, and
-        reported as one.
+        The list is empty if no message came in time. The reader reports an empty queue only if `has_found_nothing` is
+        true.
 
         Args:
             max_messages: The largest number of messages, 1 to 1,000,000.
@@ -163,12 +161,12 @@ class QueueReader:
             self._statements.open()
             is_committing = False
             try:
-                self._report_messages(batch, transaction_id)
+                self._report("MESSAGES", messages=len(batch.messages), transaction_id=transaction_id)
                 yield batch.messages
                 is_committing = True
                 self._commit(batch, transaction_id)
             except BaseException as error:
-                # The messages are to blame only if the block has failed with them.
+                # Only an error of the block may be the fault of the messages.
                 self._roll_back(batch, transaction_id, interrupted=is_committing or is_stop(error))
                 raise
             finally:
@@ -192,23 +190,20 @@ class QueueReader:
             self._reports.close()
 
     def _close_quickly(self) -> None:
-        """Does the same as `close`, but each wait for Kafka takes GRACE_S at most, because the process is to end."""
+        """Closes the reader at the end of the process: waits for Kafka for GRACE_S at most in each step."""
         if self._is_closed:
             return
         self._is_closed = True
-        with suppress(TimeoutError, KafkaException):
-            within(GRACE_S, self._consumer.close)
-        with suppress(TimeoutError, KafkaException):
-            within(GRACE_S, self._producer.close)
+        for close in (self._consumer.close, self._producer.close):
+            with suppress(TimeoutError, KafkaException):
+                within(GRACE_S, close)
         with suppress(ClientUnusableError):
             self._reports.close(GRACE_S)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
         if ends_program(error):
             self._close_quickly()
         else:
@@ -226,35 +221,37 @@ class QueueReader:
             raise RuntimeError("This queue reader is already in a receive block. A second block needs a second reader")
 
     def _wait(self, max_messages: int, timeout: float) -> Batch:
-        """Takes messages. Reports WAITING if there are none yet, and EMPTY if there are none at the time-out's end."""
+        """Takes messages. Reports WAITING while the queue has none, and EMPTY if it has none when the time is over."""
         deadline = time.monotonic() + timeout
         next_look = 0.0
         wait_s = 0.0
-        reported: NothingFound | None = None
+        reported_where: bool | None = None
         while True:
             batch = self._consumer.take(max_messages, wait_s)
             now = time.monotonic()
             is_late = now >= deadline
             is_at_end = self._consumer.partitions.is_at_end()
-            if batch.messages or (is_late and self._gives_up(now - deadline)):
+            # Without an assignment, or without an answer of the broker, the result is unknown.
+            gives_up = is_late and (now >= deadline + LOOK_TIMEOUT_S or not self.is_assigned)
+            if batch.messages or gives_up:
                 return batch
             if is_at_end and (is_late or now >= next_look):
                 found = self._look()
                 next_look = now + (LOOK_INTERVAL_S if found else _POLL_S)
                 if found and is_late:
-                    self._report_empty(found)
+                    # Only a reader with all partitions knows the number of unread messages. Offsets do not tell this
+                    # number, because markers and aborted messages have offsets, too.
+                    self._report("EMPTY", where=found.where, unread=0 if found.owns_all else None)
                     self._has_found_nothing = True
                     return batch
-                if found and (reported is None or reported.where != found.where):
-                    self._report_waiting(found, deadline)
-                    reported = found
+                if found and found.where != reported_where:
+                    # The wait includes a last look, which finds out if the queue is empty.
+                    timeout_ms = max(round((deadline + LOOK_TIMEOUT_S - time.monotonic()) * 1000), 0)
+                    self._report("WAITING", where=found.where, timeout_ms=timeout_ms)
+                    reported_where = found.where
             until = deadline + LOOK_TIMEOUT_S if is_late else deadline
             until = min(until, next_look) if is_at_end else until
             wait_s = min(max(until - time.monotonic(), 0.0), _POLL_S)
-
-    def _gives_up(self, late_s: float) -> bool:
-        """Returns whether a receive whose time is over ends although its result is unknown."""
-        return late_s >= LOOK_TIMEOUT_S or not self._consumer.partitions.is_assigned()
 
     def _look(self) -> NothingFound | None:
         try:
@@ -269,8 +266,8 @@ class QueueReader:
         """Commits the ends of the partitions that were read to their ends.
 
         A transaction's marker comes after its messages. Without this commit, a partition that was read to its end would
-        look unread to other readers forever. The consumer could commit as well, but its connection to the group's
-        coordinator is busy while it waits to join again, for as long as another reader is in its block.
+        look unread to other readers forever. The producer commits, because the consumer's connection to the group's
+        coordinator may be busy: it waits to join again while another reader is in its block.
         """
         group_metadata = self._consumer.group_metadata()
         offsets = self._consumer.ends_to_commit()
@@ -295,24 +292,23 @@ class QueueReader:
         while True:
             try:
                 self._commit_once(batch, transaction_id)
+                return
             except TransactionAbortedError as error:
-                # Another reader has just joined or left. This reader keeps what it works on, under a new generation.
+                # Another reader has just joined or left. This reader keeps its messages, under a new generation.
                 if not is_rebalance(error) or time.monotonic() >= deadline:
                     raise _rolled_back(str(error)) from error
-                time.sleep(_REBALANCE_BACKOFF_S)
-            else:
-                return
+            time.sleep(_REBALANCE_BACKOFF_S)
 
     def _commit_once(self, batch: Batch, transaction_id: str) -> None:
-        # Fetched before the ids are compared: if they are the same, the metadata is that of the batch's member.
+        # Read before `offsets_to_commit` compares the ids: if they are the same, the metadata is of the batch's member.
         group_metadata = self._consumer.group_metadata()
         offsets = self._consumer.offsets_to_commit(batch)
         if offsets is None:
             raise _rolled_back("the reader was silent for too long, and Kafka gave its partitions to other readers")
         record = msgspec.json.encode(Commit(self._queue, self.session_id, transaction_id))
         with self._producer.transaction():
-            self._producer.produce(self._receives_topic, record, self._queue.encode())
-            self._statements.produce(self._producer, self._service_messages_topic)
+            self._producer.produce(self._topics.receives, record, self._queue.encode())
+            self._statements.produce(self._producer, self._topics.service_messages)
             self._producer.send_offsets(offsets, group_metadata)
         self._statements.sent()
         self._consumer.committed(offsets)
@@ -325,27 +321,8 @@ class QueueReader:
         with suppress(ClientUnusableError):
             self._reports.send(Rollback(self._queue, self.session_id, transaction_id, interrupted))
 
-    def _report_messages(self, batch: Batch, transaction_id: str) -> None:
-        self._reports.send(
-            Receive(
-                self._queue,
-                self.session_id,
-                "MESSAGES",
-                messages=len(batch.messages),
-                transaction_id=transaction_id,
-            )
-        )
-
-    def _report_waiting(self, found: NothingFound, deadline: float) -> None:
-        # Whether the queue is empty may be known only after a last look.
-        timeout_ms = max(round((deadline + LOOK_TIMEOUT_S - time.monotonic()) * 1000), 0)
-        self._reports.send(Receive(self._queue, self.session_id, "WAITING", where=found.where, timeout_ms=timeout_ms))
-
-    def _report_empty(self, found: NothingFound) -> None:
-        # Only a reader with all partitions knows the count. Offsets do not tell it: markers and aborted messages have
-        # offsets, too.
-        unread = 0 if found.owns_all else None
-        self._reports.send(Receive(self._queue, self.session_id, "EMPTY", where=found.where, unread=unread))
+    def _report(self, result: Literal["MESSAGES", "WAITING", "EMPTY"], **fields: Any) -> None:
+        self._reports.send(Receive(self._queue, self.session_id, result, **fields))
 
 
 def _rolled_back(reason: str) -> ReceiveRolledBackError:

@@ -7,20 +7,20 @@ from producers.reader import QueueReader
 from producers.received_message import ReceivedMessage
 from streaming.errors import UserError
 
-# A reader that joins must wait while another reader is in the middle of a long piece of work.
+# A reader that joins must wait until the blocks of other readers end, which may take long.
 JOIN_TIMEOUT_S = 300.0
 
 
 def read_until_empty(
     reader: QueueReader, max_messages: int, wait_s: float, work: Callable[[list[ReceivedMessage]], None]
 ) -> int:
-    """Works on messages until there are none; returns the number of messages.
+    """Receives messages until the queue is empty; returns the number of messages.
 
     Args:
         reader: The reader of the queue.
         max_messages: The largest number of messages to receive at a time, in one transaction.
         wait_s: The time to wait for more messages before the queue counts as empty.
-        work: Works on messages of one transaction.
+        work: Called with the messages of each transaction.
 
     Raises:
         UserError: For JOIN_TIMEOUT_S, the reader received no message and did not learn whether the queue is empty.

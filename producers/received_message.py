@@ -16,9 +16,9 @@ class ReceivedMessage:
     Attributes:
         value: The body; empty if the record has none.
         key: The record's key: the conversation group, as bytes; None if the message belongs to none.
-        headers: Kafka record headers; none if the name of one is not UTF-8, which Kafka's client cannot decode.
+        headers: Kafka record headers; none if the name of a header is not UTF-8, which Kafka's client cannot decode.
         partition: The partition of the queue's topic.
-        offset: The offset there.
+        offset: The offset in the partition.
         timestamp_ms: The record's timestamp in milliseconds since 1970.
         statements: Takes the statements of its conversation.
     """
@@ -48,12 +48,12 @@ class ReceivedMessage:
 
     @property
     def kind(self) -> KindName:
-        """The kind: MESSAGE, of a program; or END, ERROR or TIMER of the conversation."""
+        """The kind: MESSAGE of a program, or END, ERROR or TIMER of the conversation."""
         return kind_of(self.message_type)
 
     @property
     def sequence_number(self) -> int | None:
-        """The number in the conversation and direction, from 0; None if there is none, as for a TIMER."""
+        """The number in the conversation and direction, from 0; None for a message without number, such as a TIMER."""
         number = self._texts().get("message_sequence_number")
         return None if number is None else int(number)
 
@@ -70,8 +70,8 @@ class ReceivedMessage:
     def conversation(self) -> Conversation:
         """The receiver's side of the conversation. Its statements are sent when the receive block commits.
 
-        Each message has an object of its own: a message that comes although this side has ended the conversation does
-        not fail, but the router refuses the statements that answer it.
+        Each message has an object of its own. If this side has ended the conversation, an answer to a later message
+        does not fail here, but the router refuses it.
 
         Raises:
             UserError: The message belongs to no conversation between services.

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
 
-import msgspec
 from msgspec import Struct
 
 from producers import conversations
@@ -20,7 +19,7 @@ from streaming.kafka.own_programs import starting
 from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.kafka.transactions import TRANSACTION_TIMEOUT_MS
 from streaming.system import hints
-from streaming.wire.record_decoders import InvalidRecordError, decode_json
+from streaming.wire.record_decoders import decoder_of
 from streaming.wire.topics import Topics
 
 
@@ -28,16 +27,14 @@ class _ServiceRow(Struct):
     queue: str
 
 
-_row_decoder = msgspec.json.Decoder(_ServiceRow)
-_key_decoder = msgspec.json.Decoder(list[str])
-# Of a service's key, besides the kind: database and service.
-_NAMES = 2
+_decode_row = decoder_of(_ServiceRow)
+_decode_key = decoder_of(list[str])
 
 
 class ServiceClient(TransactionalClient):
     """Begins conversations of the services of a database, and reads their answers.
 
-    A context manager. One thread at a time may use it.
+    A context manager, for one thread at a time.
     """
 
     def __init__(
@@ -62,7 +59,6 @@ class ServiceClient(TransactionalClient):
         Raises:
             UserError: Kafka cannot be reached or refuses the client, or there are no topics for services.
         """
-        self._connection = bootstrap_servers, topic_prefix, kafka_config
         self._cluster = Cluster(bootstrap_servers, kafka_config or {})
         self._topics = Topics(topic_prefix)
         self._database = database
@@ -71,7 +67,7 @@ class ServiceClient(TransactionalClient):
         check_service_topics(Admin(self._cluster), self._topics)
         super().__init__(self._cluster, transaction_timeout_ms)
         self._unanswered = Unanswered(self._cluster, self._topics)
-        self._statements = Statements(lambda: None, self._send, self._cluster.max_message_bytes())
+        self._statements = Statements(None, self._send, self._cluster.max_message_bytes())
 
     def begin(
         self,
@@ -85,16 +81,14 @@ class ServiceClient(TransactionalClient):
         """Begins a conversation, which exists from its first statement on.
 
         Args:
-            from_service: The service of the database that begins it, and gets the answers.
-            to_service: The service to talk to, wherever it is.
+            from_service: The service of the database that begins the conversation, and gets the answers.
+            to_service: The service to talk to, in any database or instance.
             lifetime_s: The time after which the conversation ends with an error, in seconds; None: no limit.
-            conversation_group_id: The group in which its answers arrive; None: a group of its own.
-            broker_instance: The broker instance of the database that has the service to talk to; None: the routes
-                decide.
+            conversation_group_id: The group in which the answers arrive; None: a group for this conversation alone.
+            broker_instance: The broker instance of the database that has `to_service`; None: the routes decide.
 
         Raises:
-            UserError: The router does not know the service that begins it. The other service may come later: messages
-                for it wait.
+            UserError: The router does not know `from_service`. It need not know `to_service` yet: messages wait.
         """
         if from_service not in self._known:
             queue_of(self._cluster, self._topics, self._database, from_service)
@@ -121,12 +115,12 @@ class ServiceClient(TransactionalClient):
         """Returns a conversation that was begun before, perhaps by another process.
 
         Args:
-            conversation_id: Its identifier.
+            conversation_id: The identifier of the conversation.
             service: This side's service, of the client's database.
             far_service: The service of the other side.
-            is_initiator: Whether this side has begun it.
-            conversation_group_id: The group of this side, for conversations that it begins; None: that of the
-                conversation's id.
+            is_initiator: Whether this side has begun the conversation.
+            conversation_group_id: The group of this side, for `Conversation.begin`; None: that of the conversation's
+                id.
         """
         return Conversation(
             self._statements,
@@ -159,25 +153,23 @@ class ServiceClient(TransactionalClient):
     def reader(self, service: str, *, group_id: str | None = None) -> QueueReader:
         """Returns a queue reader for the messages that a service of the database gets.
 
-        If no answer comes to what this client has sent, because no router runs or because it holds the messages, the
-        reader writes a warning with the reason to Python's log: the standard error, unless a program sets it up.
+        If this client's messages get no answer, because no router runs or the router holds them, the reader writes a
+        warning with the reason to Python's log: to the standard error, unless a program sets up the log.
 
         Args:
             service: The service. All services of a queue share its readers.
             group_id: The consumer group of all readers of the queue; the queue's name if None.
 
         Raises:
-            UserError: The router does not know the service; and what QueueReader raises.
+            UserError: The router does not know the service; and the errors of QueueReader.
         """
-        bootstrap_servers, topic_prefix, kafka_config = self._connection
-        queue = queue_of(self._cluster, self._topics, self._database, service)
         return AnswerReader(
             self._unanswered,
-            bootstrap_servers,
-            queue,
+            self._cluster.bootstrap_servers,
+            queue_of(self._cluster, self._topics, self._database, service),
             group_id=group_id,
-            topic_prefix=topic_prefix,
-            kafka_config=kafka_config,
+            topic_prefix=self._topics.prefix,
+            kafka_config=self._cluster.config,
         )
 
     def _send(self) -> None:
@@ -201,20 +193,20 @@ def queue_of(cluster: Cluster, topics: Topics, database: str, service: str) -> s
                     queues[name] = value
     if (database, service) not in queues:
         raise UserError(_unknown(cluster, topics, (database, service), [*queues]))
-    return decode_json(_row_decoder, queues[database, service]).queue
+    return _decode_row(queues[database, service]).queue
 
 
 def _service_of(key: bytes | None) -> tuple[str, str] | None:
-    """Returns database and name of the service whose row has this key; None: it is another row's."""
+    """Returns database and name of the service whose row has this key; None if the row is not a service's."""
     try:
-        kind, *names = decode_json(_key_decoder, key)
-    except InvalidRecordError:
+        kind, database, service = _decode_key(key)
+    except ValueError:  # also InvalidRecordError
         return None
-    return (names[0], names[1]) if kind == "service" and len(names) == _NAMES else None
+    return (database, service) if kind == "service" else None
 
 
 def _unknown(cluster: Cluster, topics: Topics, wanted: tuple[str, str], known: list[tuple[str, str]]) -> str:
-    """Returns the sentences about a service that the router does not know: why, and what to do."""
+    """Returns the sentences about a service that the router does not know: the reason, and the advice."""
     database, service = wanted
     it = f"Service {service!r} of database {database!r}"
     if begins := starting(cluster, topics, "router"):

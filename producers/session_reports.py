@@ -33,7 +33,7 @@ class SessionReports:
         self._queue = queue
         self._session_id = session_id
         self._failure: KafkaError | None = None
-        # Idempotent: reports are neither repeated nor reordered by retries.
+        # With idempotence, retries neither repeat nor reorder reports.
         self._reporter = SessionEventReporter(cluster, topic, {"enable.idempotence": True})
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._keep_alive, name=f"session-alive-{queue}", daemon=True)
@@ -75,8 +75,8 @@ class SessionReports:
 
     def _keep_alive(self) -> None:
         while not self._closing.wait(SESSION_ALIVE_INTERVAL_S):
-            # A lost SESSION_ALIVE is no failure, because another one follows, even after an error. If an error lasts,
-            # the reader's own next report raises it.
+            # A lost SESSION_ALIVE is no failure, because the next one follows, even after an error. If an error lasts,
+            # the next report of the reader raises it.
             with suppress(ClientUnusableError):
                 self._produce(SessionAlive(self._queue, self._session_id), None)
 

@@ -1,7 +1,6 @@
-"""The transactional producer of a client, and its orderly end."""
+"""The base of clients that have a transactional producer."""
 
 from contextlib import suppress
-from types import TracebackType
 from typing import Self
 
 from confluent_kafka import KafkaException
@@ -13,7 +12,7 @@ from streaming.system.threads import within
 
 
 class TransactionalClient:
-    """A context manager with a transactional producer. One thread at a time may use it."""
+    """A context manager with a transactional producer, for one thread at a time."""
 
     def __init__(self, cluster: Cluster, transaction_timeout_ms: int) -> None:
         """Connects; raises UserError if Kafka cannot be reached or refuses the producer."""
@@ -26,11 +25,9 @@ class TransactionalClient:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
         if ends_program(error):
-            # If Kafka does not answer, this fails, which does not matter: the process ends.
+            # The process ends, so an error or a Kafka that does not answer does not matter.
             with suppress(TimeoutError, KafkaException):
                 within(GRACE_S, self.close)
         else:

@@ -1,8 +1,8 @@
 """A seeded workload: many queues with bursts, trickles and quiet times, with and without readers.
 
 The timeline is a function of its settings, which include the seed. Only `report` and `send` use Kafka and wait. Without
-real messages, the workload invents both sides: it reports arrivals, and what readers with start-up and working times
-would report.
+real messages, the workload invents both sides: it reports arrivals, and the events of readers with start-up and working
+times.
 """
 
 import heapq
@@ -11,22 +11,22 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from enum import Enum
 
 import msgspec
 from confluent_kafka import Producer
 
 from producers.producer import Message, QueueProducer
 from streaming.kafka.clients import Cluster
-from streaming.wire import input_records
-from streaming.wire.input_records import MessageArrived, ReceiveRecord
+from streaming.wire.input_records import Commit, MessageArrived, Receive, ReceiveRecord, Rollback, SessionEnded
 from streaming.wire.topics import Topics
 
+# The patterns in which messages arrive at a queue.
+_BURSTS, _TRICKLE, _QUIET = "bursts", "trickle", "quiet"
 # The number of messages in a burst, and the largest number that a reader takes at a time.
 _BURST_MESSAGES = (5, 50)
 _RECEIVE_MESSAGES = 25
-# The time from an arrival on the empty queue until a reader receives, the time that it works on what it took, and the
-# share of its transactions that it rolls back.
+# The time from an arrival on the empty queue until a reader receives, the time that a reader works on its messages, and
+# the share of its transactions that a reader rolls back.
 _READER_START_MS = (200, 800)
 _WORK_MS = (10, 400)
 _ROLLBACKS = 0.02
@@ -37,14 +37,6 @@ _QUIET_AWAKE = 0.2
 GROUPS = 8
 
 
-class Pattern(Enum):
-    """The pattern in which messages arrive at a queue."""
-
-    BURSTS = "bursts"
-    TRICKLE = "trickle"
-    QUIET = "quiet"
-
-
 @dataclass(frozen=True)
 class WorkloadSettings:
     """The settings of a workload.
@@ -53,8 +45,8 @@ class WorkloadSettings:
         queues: The number of queues.
         rate: The average number of messages per second, for all queues together.
         duration_ms: The time during which messages arrive.
-        seed: The same seed gives the same timeline.
-        has_readers: Whether readers are invented, too.
+        seed: The seed. The same seed gives the same timeline.
+        has_readers: Whether the workload also invents readers.
         queue_prefix: The prefix of the queues' names: PREFIX1, PREFIX2 ...
     """
 
@@ -66,7 +58,7 @@ class WorkloadSettings:
     queue_prefix: str = "queue-"
 
     def queue_name(self, index: int) -> str:
-        """Returns the name of a queue, counted from 0."""
+        """Returns the name of a queue. The first queue has index 0."""
         return f"{self.queue_prefix}{index + 1}"
 
 
@@ -97,15 +89,15 @@ def _queue_timeline(settings: WorkloadSettings, index: int) -> Iterator[Workload
 
 def _arrivals(rng: random.Random, rate: float, duration_ms: int) -> Iterator[tuple[float, int]]:
     """Yields (instant, count) of a queue's arrivals, at `rate` messages per second on average."""
-    pattern = rng.choice(list(Pattern))
+    pattern = rng.choice((_BURSTS, _TRICKLE, _QUIET))
     at_ms = 0.0
     phase_ms = rng.uniform(0, _QUIET_PERIOD_MS)
     while True:
-        count = rng.randint(*_BURST_MESSAGES) if pattern is Pattern.BURSTS else 1
+        count = rng.randint(*_BURST_MESSAGES) if pattern == _BURSTS else 1
         at_ms += rng.expovariate(rate / count) * 1000
         if at_ms >= duration_ms:
             return
-        yield (_squeezed(at_ms, phase_ms) if pattern is Pattern.QUIET else at_ms), count
+        yield (_squeezed(at_ms, phase_ms) if pattern == _QUIET else at_ms), count
 
 
 def _squeezed(at_ms: float, phase_ms: float) -> float:
@@ -115,7 +107,7 @@ def _squeezed(at_ms: float, phase_ms: float) -> float:
 
 
 def _receives(rng: random.Random, name: str, arrivals: Iterator[tuple[float, int]]) -> Iterator[WorkloadEvent]:
-    """Yields readers' reports. Each reader comes some time after an arrival on the empty queue, and leaves it empty."""
+    """Yields the reports of readers. Each reader starts after an arrival on the empty queue, and reads to its end."""
     at_ms = 0.0
     session = 0
     upcoming = next(arrivals, None)
@@ -129,20 +121,17 @@ def _receives(rng: random.Random, name: str, arrivals: Iterator[tuple[float, int
                 unread += upcoming[1]
                 upcoming = next(arrivals, None)
             if unread == 0:
-                yield WorkloadEvent(at_ms, input_records.Receive(name, session_id, "EMPTY"))
-                yield WorkloadEvent(at_ms, input_records.SessionEnded(name, session_id))
+                yield WorkloadEvent(at_ms, Receive(name, session_id, "EMPTY"))
+                yield WorkloadEvent(at_ms, SessionEnded(name, session_id))
                 break
             taken = min(unread, _RECEIVE_MESSAGES)
-            transaction_id = str(transaction)
-            yield WorkloadEvent(
-                at_ms,
-                input_records.Receive(name, session_id, "MESSAGES", messages=taken, transaction_id=transaction_id),
-            )
+            number = str(transaction)
+            yield WorkloadEvent(at_ms, Receive(name, session_id, "MESSAGES", messages=taken, transaction_id=number))
             at_ms += rng.uniform(*_WORK_MS)
             if rng.random() < _ROLLBACKS:
-                yield WorkloadEvent(at_ms, input_records.Rollback(name, session_id, transaction_id))
+                yield WorkloadEvent(at_ms, Rollback(name, session_id, number))
             else:
-                yield WorkloadEvent(at_ms, input_records.Commit(name, session_id, transaction_id))
+                yield WorkloadEvent(at_ms, Commit(name, session_id, number))
                 unread -= taken
 
 
@@ -154,10 +143,9 @@ def report(settings: WorkloadSettings, cluster: Cluster, topics: Topics, pace: P
     """Reports the timeline's arrivals and receives to the monitor; returns queue -> number of messages that arrived."""
     producer = cluster.producer({"linger.ms": 5})
     messages: Counter[str] = Counter()
-    for happening in timeline(settings):
-        pace(happening.at_ms)
-        record = happening.record
-        topic = topics.receives
+    for event in timeline(settings):
+        pace(event.at_ms)
+        record, topic = event.record, topics.receives
         if isinstance(record, MessageArrived):
             topic = topics.arrivals
             messages[record.queue] += record.count
@@ -175,9 +163,9 @@ def send(settings: WorkloadSettings, producer: QueueProducer, pace: Pace) -> Cou
     rng = random.Random(settings.seed)  # noqa: S311
     messages: Counter[str] = Counter()
     sent = 0
-    for happening in timeline(replace(settings, has_readers=False)):
-        pace(happening.at_ms)
-        record = happening.record
+    for event in timeline(replace(settings, has_readers=False)):
+        pace(event.at_ms)
+        record = event.record
         assert isinstance(record, MessageArrived)  # noqa: S101  (for the type checker: there are no readers)
         producer.send_many(
             Message(record.queue, f"message {sent + number + 1}".encode(), f"group-{rng.randint(1, GROUPS)}")
@@ -192,8 +180,7 @@ def _produce(producer: Producer, topic: str, key: bytes, value: bytes) -> None:
     while True:
         try:
             producer.produce(topic, key=key, value=value)
+            break
         except BufferError:
             producer.poll(0.1)  # the broker is slower than the workload: wait for room
-        else:
-            producer.poll(0)
-            return
+    producer.poll(0)

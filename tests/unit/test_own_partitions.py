@@ -13,10 +13,10 @@ def message(partition: int, offset: int, key: bytes | None = None) -> ReceivedMe
 
 def test_without_an_assignment_nothing_is_at_its_end() -> None:
     partitions = OwnPartitions()
-    assert not partitions.is_assigned()
+    assert not partitions.is_assigned
     assert not partitions.is_at_end()
-    partitions.end(0, 5)
-    assert partitions.message(0, 5) is None
+    partitions.move(0, 5, is_at_end=True)
+    assert partitions.move(0, 6) is None
     assert partitions.positions() == {}
 
 
@@ -24,16 +24,16 @@ def test_at_the_end_only_when_every_partition_is() -> None:
     partitions = OwnPartitions()
     partitions.assign([0, 1])
     assert partitions.positions() == {0: None, 1: None}
-    partitions.end(0, 4)
+    partitions.move(0, 4, is_at_end=True)
     assert not partitions.is_at_end()
-    partitions.end(1, 0)
+    partitions.move(1, 0, is_at_end=True)
     assert partitions.is_at_end()
-    partitions.message(1, 0)
+    partitions.move(1, 1)
     assert not partitions.is_at_end()
     assert partitions.positions() == {0: 4, 1: 1}
     partitions.revoke([1, 2])
     assert partitions.is_at_end()
-    partitions.seek(0, 3)
+    partitions.move(0, 3)
     assert not partitions.is_at_end()
     assert partitions.positions() == {0: 3}
 
@@ -41,10 +41,10 @@ def test_at_the_end_only_when_every_partition_is() -> None:
 def test_an_end_behind_a_marker_is_uncommitted_until_it_is_committed() -> None:
     partitions = OwnPartitions()
     partitions.assign([0, 1])
-    partitions.message(0, 6)
+    partitions.move(0, 7)
     partitions.committed({0: 7, 5: 9})
     assert partitions.uncommitted() == {}
-    partitions.end(0, 8)
+    partitions.move(0, 8, is_at_end=True)
     assert partitions.uncommitted() == {0: 8}
     partitions.committed({0: 8})
     assert partitions.uncommitted() == {}
@@ -53,7 +53,7 @@ def test_an_end_behind_a_marker_is_uncommitted_until_it_is_committed() -> None:
 def test_a_partition_that_is_assigned_again_begins_anew() -> None:
     partitions = OwnPartitions()
     partitions.assign([0])
-    before = partitions.message(0, 6)
+    before = partitions.move(0, 7)
     partitions.revoke([0])
     assert partitions.get(0) is None
     partitions.assign([0])
