@@ -1,6 +1,6 @@
 """The definition of a queue, as CREATE QUEUE, ALTER QUEUE and the event notification statements set it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from streaming.core.activation.events import (
     AlterQueue,
@@ -74,18 +74,11 @@ class QueueDefinition:
         return self.is_automatic and self == QueueDefinition.automatic(has_default_notification)
 
     def copy(self) -> "QueueDefinition":
-        """Returns an independent copy."""
-        return QueueDefinition(
-            self.is_automatic,
-            self.is_on,
-            self.handles_poison,
-            self.external_activation_timeout_ms,
-            self.activation,  # ALTER QUEUE replaces it and never changes it in place
-            dict(self.notifications),
-        )
+        """Returns an independent copy. Both share the ACTIVATION clause, because ALTER QUEUE replaces the clause."""
+        return replace(self, notifications=dict(self.notifications))
 
     def texts_bytes(self) -> int:
-        """Returns the bytes that the texts take in a snapshot; the rest of the definition is short."""
+        """Returns the bytes that the texts take in a snapshot. The rest of the definition is short."""
         clause = self.activation
         size_bytes = 0 if clause is None else text_bytes(clause.procedure_name) + text_bytes(clause.execute_as)
         for name, service in self.notifications.items():
@@ -94,7 +87,7 @@ class QueueDefinition:
 
     @property
     def is_activation_on(self) -> bool:
-        """Returns whether the queue has internal activation and it is ON."""
+        """Returns whether the queue has internal activation that is ON."""
         return self.activation is not None and self.activation.is_on
 
     @property
@@ -119,7 +112,7 @@ class QueueDefinition:
         elif isinstance(command, AlterQueue):
             self.alter(command.options)
         elif isinstance(command, CreateEventNotification):
-            self.create_notification(command.notification, command.service)
+            self._create_notification(command.notification, command.service)
         else:
             self.notifications.pop(command.notification, None)
 
@@ -134,14 +127,13 @@ class QueueDefinition:
         self.activation = None
         self.alter(options)
 
-    def create_notification(self, name: str, service: str | None) -> None:
-        """Adds an event notification, or changes its service; raises RefusedEventError if there are too many."""
+    def _create_notification(self, name: str, service: str | None) -> None:
         if name not in self.notifications and len(self.notifications) >= MAX_EVENT_NOTIFICATIONS:
             raise RefusedEventError(f"too many event notifications: the queue already has {MAX_EVENT_NOTIFICATIONS}")
         self.notifications[name] = service
 
     def alter(self, options: QueueOptions) -> None:
-        """Applies ALTER QUEUE: changes only what the options name."""
+        """Applies ALTER QUEUE, which changes only the settings that the options name."""
         if options.status is not None:
             self.is_on = options.status
         if options.poison_message_handling is not None:

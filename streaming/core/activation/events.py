@@ -33,12 +33,12 @@ class Receive:
     Attributes:
         session_id: The session that executed it.
         result: Its result, or WAITING.
-        messages: The number of messages it took; 0 unless the result is MESSAGES.
-        where: Whether it looked at only a part of the queue.
-        transaction_id: The open transaction it belongs to; None if the statement committed by itself.
+        messages: The number of messages that the statement received; 0 unless the result is MESSAGES.
+        where: Whether the statement looked at only a part of the queue.
+        transaction_id: The open transaction of the statement; None if the statement committed by itself.
         timeout_ms: The longest wait, in milliseconds; None if only the session's lease ends the wait.
-        unread: The number of messages left, as the reader counted them; None if the reader does not know.
-        reported_ms: When the report was written, in the shard's time; FOREVER_MS if that is unknown.
+        unread: The number of messages left, as the reader counted them; None: unknown.
+        reported_ms: When the report was written, in the shard's time; FOREVER_MS: unknown.
     """
 
     session_id: str
@@ -50,7 +50,7 @@ class Receive:
     unread: int | None
     reported_ms: int
 
-    # Written out for speed, since there are many of these: mypyc does not compile a dataclass's own __init__.
+    # Written out for speed, since there are many such events: mypyc does not compile a dataclass's own __init__.
     def __init__(  # noqa: PLR0913, PLR0917  (a value for each attribute)
         self,
         session_id: str,
@@ -74,13 +74,13 @@ class Receive:
 
 @dataclass(slots=True)
 class GroupObserved:
-    """An observer's report about the consumer group that reads the queue: absolute, so that it may be lost or repeated.
+    """An observer's report on the consumer group that reads the queue. A lost or repeated report does no harm.
 
     Attributes:
         unread: The number of messages that the group has not committed.
-        one_more: Whether one more reader would have work; None if that is unknown.
+        one_more: Whether one more reader would have work; None: unknown.
         members: The number of the group's members.
-        received: How many messages the group has committed since the observer's last report.
+        received: The number of messages that the group has committed since the observer's last report.
         reported_ms: When the report was written, as in `Receive`.
     """
 
@@ -106,7 +106,7 @@ class Rollback:
     Attributes:
         session_id: Its session.
         transaction_id: Its id.
-        interrupted: Whether a stop or an outage was the cause, so that it says nothing about the messages.
+        interrupted: Whether a stop or an outage was the cause, so that the rollback says nothing about the messages.
     """
 
     session_id: str
@@ -127,7 +127,7 @@ class SessionEnded:
 
     Attributes:
         session_id: The session or the program.
-        interrupted: Whether it was stopped, or ended in an outage, as in `Rollback`.
+        interrupted: Whether the session was stopped, or ended in an outage, as in `Rollback`.
     """
 
     session_id: str
@@ -136,7 +136,7 @@ class SessionEnded:
 
 @dataclass(slots=True)
 class ReportsLost:
-    """Reports were deleted before the monitor has read them; some may have been of this queue."""
+    """Reports were deleted before the monitor has read them. Some may have been about this queue."""
 
 
 @dataclass(slots=True)
@@ -153,9 +153,9 @@ class TaskExited:
 
     Attributes:
         task_id: The task.
-        exit_code: -9 means that signal 9 killed it; None counts as an exit by itself.
-        reason: What more its host knows, such as the last line of its output.
-        interrupted: Whether its host has ended it, because the host itself is being stopped.
+        exit_code: -9 means that signal 9 killed the task; None counts as an exit by itself.
+        reason: A further text of the host, such as the last line of the task's output.
+        interrupted: Whether the host has ended the task because the host itself is being stopped.
     """
 
     task_id: str
@@ -171,7 +171,7 @@ class TaskFailedToStart:
     Attributes:
         task_id: The task.
         reason: The host's reason, if it gave one.
-        interrupted: Whether that is because the host is being stopped.
+        interrupted: Whether the host did not start the task because the host is being stopped.
     """
 
     task_id: str
@@ -210,14 +210,14 @@ class QueueOptions:
 
 @dataclass(slots=True)
 class CreateQueue:
-    """CREATE QUEUE. If the queue exists, it replaces the definition and keeps the event notifications."""
+    """CREATE QUEUE. If the queue exists, the command replaces the definition and keeps the event notifications."""
 
     options: QueueOptions
 
 
 @dataclass(slots=True)
 class AlterQueue:
-    """ALTER QUEUE: changes only the options it names."""
+    """ALTER QUEUE. The command changes only the options that it names."""
 
     options: QueueOptions
 
@@ -229,7 +229,7 @@ class DropQueue:
 
 @dataclass(slots=True)
 class CreateEventNotification:
-    """CREATE EVENT NOTIFICATION for QUEUE_ACTIVATION. If it exists, only its service changes."""
+    """CREATE EVENT NOTIFICATION for QUEUE_ACTIVATION. If the event notification exists, only its service changes."""
 
     notification: str
     service: str | None = None

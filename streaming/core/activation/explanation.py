@@ -1,4 +1,4 @@
-"""Explains in sentences why a queue monitor is in its state, and no reader is requested, by the monitor's verdict."""
+"""Explains in sentences why a queue monitor is in its state, and why no reader is requested."""
 
 from dataclasses import dataclass
 
@@ -8,17 +8,16 @@ from streaming.core.numbers import plural
 
 @dataclass(frozen=True)
 class Observed:
-    """All that an observer says of the consumer group that reads a queue, whose members report nothing themselves.
+    """An observer's last report on the consumer group that reads a queue. The members report nothing themselves.
 
     Attributes:
-        members: The number of its members.
+        members: The number of members.
         one_more: Whether one more reader would have work; None: unknown.
         silent_since: When the observer last reported, if that was longer ago than the quiet window.
-        is_running: Whether an observer runs; None: not known.
-        blind: The sentence about why no observer can see the group's messages; empty if none is known.
-        as_of: When all this was written, if that is known.
-        members_now: The number of members that is shown as that of now; None: it is not known. What an observer has
-            said of them before is of no interest beside it.
+        is_running: Whether an observer runs; None: unknown.
+        blind: The sentence that says why no observer can see the group's messages; empty without such a reason.
+        as_of: When the monitor wrote the report, if that is known.
+        members_now: The number of members at this moment; None: unknown. A known number replaces the reported one.
     """
 
     members: int
@@ -30,15 +29,15 @@ class Observed:
     members_now: int | None = None
 
     def is_missing(self, unread: int) -> bool:
-        """Returns whether an observer that runs would have reported. It is silent about a group that has nothing."""
+        """Returns whether a report is missing. An observer reports no group without members and unread messages."""
         return self.silent_since is not None and (self.members > 0 or unread > 0)
 
     def is_late(self, unread: int) -> bool:
-        """Returns whether what an observer has said no longer says what is now, such as how much is unread."""
+        """Returns whether the report may be out of date, for example its number of unread messages."""
         return bool(self.blind) or self.is_running is False or self.is_missing(unread)
 
     def answer(self, unread: int) -> bool | None:
-        """Returns whether one more reader would have work now; None: unknown, as without an observer."""
+        """Returns whether one more reader would have work now; None: unknown, for example without an observer."""
         if self.is_running is False or self.blind:
             return None
         return False if self.silent_since is not None and not self.is_missing(unread) else self.one_more
@@ -51,28 +50,28 @@ class Situation:
     Attributes:
         state: The monitor's state; ABSENT without a monitor.
         is_on: The queue's STATUS.
-        unread: The number of its unread messages.
+        unread: The number of unread messages.
         waiting: The number of sessions that wait in RECEIVE.
-        activations: How often it was activated.
-        activated_at: When it was last activated.
+        activations: The number of activations.
+        activated_at: When the queue was last activated.
         empty_at: When a RECEIVE last found nothing.
         next_check_at: When the monitor checks again without an event.
-        is_check_due: Whether that instant has passed.
+        is_check_due: Whether `next_check_at` has passed.
         tasks_running: The number of running tasks of internal activation.
         max_queue_readers: The task limit; None without internal activation.
-        failures: How many of its tasks in a row ended without a RECEIVE.
+        failures: The number of tasks in a row that ended without a RECEIVE.
         next_start_at: When the next task is started after a failure.
-        is_start_due: Whether that instant has passed.
-        has_notifications: Whether it has an event notification.
-        is_topic: Whether the queue is a topic, as far as it is known, so that its readers share its partitions.
-        is_watched: Whether a monitor keeps this up to date. Otherwise it is as the last one has left it.
-        gone: Why none does, as a sentence without its period.
+        is_start_due: Whether `next_start_at` has passed.
+        has_notifications: Whether the queue has an event notification.
+        is_topic: Whether the queue is known to be a topic, so that its readers share its partitions.
+        is_watched: Whether a monitor updates the row. Otherwise the last monitor has left the row in this state.
+        gone: Why no monitor updates the row, as a sentence without its period.
         switch_on: The command line that sets the queue ON.
-        observed: What an observer says of its readers; None if they report.
-        off_by: What has set the queue OFF, as a sentence; empty: that is not known.
-        reader: What has become of the reader that was requested last, as the activator knows; empty: it may still come.
-        hindrance: Why the monitor requests no reader; None: it has no monitor, or an older one has written the row.
-        waiting_where: How many of those that wait do so with WHERE, and do not take just any message.
+        observed: An observer's report on the readers; None if the readers report themselves.
+        off_by: The cause for which the queue is OFF, as a sentence; empty: unknown.
+        reader: What the activator knows about the last requested reader; empty: the reader may still come.
+        hindrance: Why the monitor requests no reader; None: no monitor, or an older monitor has written the row.
+        waiting_where: The number of sessions that wait with WHERE, and so do not take every message.
     """
 
     state: State
@@ -102,12 +101,12 @@ class Situation:
 
     @property
     def takers(self) -> int:
-        """Returns how many of the sessions that wait would take the next message, whatever it is."""
+        """Returns the number of waiting sessions that would take any message."""
         return self.waiting - self.waiting_where
 
     @property
     def is_count_of_now(self) -> bool:
-        """Returns whether the number of unread messages is that of now: somebody counts what comes."""
+        """Returns whether the number of unread messages is up to date."""
         return self.is_watched and not (self.observed is not None and self.observed.is_late(self.unread))
 
 
@@ -173,9 +172,9 @@ def when(
     Args:
         is_watched: Whether a monitor may run.
         instant: The instant.
-        is_due: Whether the instant has passed: the monitor did not come to it yet, or none runs.
-        batches: Whose batches they are.
-        monitor: Its name in a sentence about one that does not run.
+        is_due: Whether the instant has passed, because the monitor is late or does not run.
+        batches: The owner of the batches, in the genitive.
+        monitor: The name of the monitor in a sentence about a monitor that does not run.
     """
     if is_watched:
         return f"with one of {batches} next batches" if is_due else f"at {instant}"
@@ -196,7 +195,7 @@ def _who_waited(readers: int) -> str:
 
 
 def _now_or_then(now: Situation, present: str, past: str) -> str:
-    """Returns what is said while a monitor may run, or of what the last one has left."""
+    """Returns the words for a row that a monitor updates, or for the row that the last monitor has left."""
     return present if now.is_watched else past
 
 
@@ -262,7 +261,7 @@ def _no_task(now: Situation) -> str:
 
 
 def _all_tasks(now: Situation) -> str:
-    """Returns that as many tasks run as may. The monitor counts those too that no host has taken."""
+    """Returns that the limit of tasks is reached. The monitor also counts tasks that no host has taken."""
     run = _now_or_then(now, "run or wait", "ran or waited")
     return f"max_queue_readers, {now.max_queue_readers}, tasks {run} for a host"
 
@@ -316,7 +315,7 @@ def _group(now: Situation, seen: Observed) -> str:
 
 
 def _answer(now: Situation, seen: Observed) -> list[str]:
-    """Returns what the observer says of one more reader; nothing if it need not say anything."""
+    """Returns the sentence about the observer's answer; empty if the observer need not answer."""
     if (unheard := _unheard(seen, now.unread)) or seen.silent_since is not None:
         return [unheard] if unheard else []
     if not now.is_watched:
@@ -340,7 +339,7 @@ _ANSWERS = {
 
 
 def _unheard(seen: Observed, unread: int) -> str:
-    """Returns why no answer of an observer counts; empty if one counts, or none is needed."""
+    """Returns why no answer of an observer counts; empty if an answer counts, or if none is needed."""
     if seen.blind:
         return seen.blind
     if seen.is_running is False:
@@ -355,7 +354,7 @@ def _unheard(seen: Observed, unread: int) -> str:
 
 
 def _nothing_for_group(now: Situation, seen: Observed) -> str:
-    """Returns what the next message would cause, or one that has come since somebody has looked."""
+    """Returns the effect of the next message, or of a message that has come since the last look."""
     observer = "the observer" if seen.is_running is not False else "an observer runs and"
     nothing = f"There {'is' if now.is_count_of_now else 'was'} nothing to receive."
     if seen.members:

@@ -1,4 +1,4 @@
-"""Answers in one sentence why a reader is, or is not, started now, from the verdict of the monitor's last check."""
+"""Says in one sentence why a reader is, or is not, started now, by the verdict of the monitor's last check."""
 
 from streaming.core.activation.explanation import Situation
 from streaming.core.activation.queue_monitor import Hindrance, Reason, State
@@ -6,28 +6,31 @@ from streaming.core.numbers import plural
 
 
 def headline(now: Situation, quiet_since: str | None, quiet_until: str | None) -> str:
-    """Returns the sentence.
+    """Returns the sentence about a queue.
 
     Args:
         now: The facts about the queue.
-        quiet_since: When the quiet window began; None: not known.
-        quiet_until: When it ends; None: none lasts.
+        quiet_since: When the quiet window began; None if that is unknown.
+        quiet_until: When the quiet window ends; None outside a quiet window.
     """
     if not now.is_watched:
         return f"No reader is started: {now.gone[0].lower()}{now.gone[1:]}."
     if now.state is State.ABSENT:
-        return _absent(now)
-    if now.hindrance is not Hindrance.UNANSWERED and (unseen := _unseen(now)):
+        nothing = "the queue has neither an event notification nor internal activation that is ON"
+        return f"No reader is started: {nothing if now.is_on else 'the queue is OFF'}."
+    if now.hindrance is Hindrance.UNANSWERED:
+        return _unanswered(now)
+    if unseen := _unseen(now):
         return f"No reader is started, because {unseen}."
-    return _SENTENCES[now.hindrance](now, quiet_since, quiet_until)
+    return _hindered(now, quiet_since, quiet_until)
 
 
 def why_activated(reason: str | None, unread: int) -> str:
     """Returns the sentence about an activation: why one more reader had work.
 
     Args:
-        reason: The name of its Reason; None for the notification that the queue was set OFF.
-        unread: How many messages were unread.
+        reason: The name of the activation's Reason; None for the notification that the queue was set OFF.
+        unread: The number of unread messages.
     """
     messages = f"{plural(max(0, unread), 'message')} {'was' if unread == 1 else 'were'} unread"
     if reason == Reason.MESSAGE_ARRIVED_ON_EMPTY_QUEUE.value:
@@ -41,14 +44,8 @@ def why_activated(reason: str | None, unread: int) -> str:
     return "The queue was set OFF after five rollbacks in a row."
 
 
-def _absent(now: Situation) -> str:
-    if not now.is_on:
-        return "No reader is started: the queue is OFF."
-    return "No reader is started: the queue has neither an event notification nor internal activation that is ON."
-
-
 def _unseen(now: Situation) -> str:
-    """Returns why no observer sees the messages of a consumer group, whatever the monitor knows; empty if one does."""
+    """Returns why no observer sees the messages of the queue's consumer group; empty if an observer sees them."""
     seen = now.observed
     if seen is None:
         return ""
@@ -57,7 +54,7 @@ def _unseen(now: Situation) -> str:
     return "no observer runs that would see the messages of its consumer group" if seen.is_running is False else ""
 
 
-def _unanswered(now: Situation, _since: str | None, _until: str | None) -> str:
+def _unanswered(now: Situation) -> str:
     requested = f"A reader was requested at {now.activated_at}"
     if now.reader:
         return f"{requested}, but {now.reader}."
@@ -65,22 +62,18 @@ def _unanswered(now: Situation, _since: str | None, _until: str | None) -> str:
     return f"{requested}, and {answered}. Until then no other reader is started."
 
 
-def _nothing_unread(_now: Situation, _since: str | None, _until: str | None) -> str:
-    return "No reader is started, because nothing is unread."
-
-
-def _not_wanted(_now: Situation, _since: str | None, _until: str | None) -> str:
-    return "No reader is started, because the observer does not say that one more would have work."
-
-
-def _reader_waits(now: Situation, _since: str | None, _until: str | None) -> str:
+def _hindered(now: Situation, quiet_since: str | None, quiet_until: str | None) -> str:
     waits = "a reader waits" if now.takers == 1 else f"{now.takers} readers wait"
-    return f"No reader is started, because {waits} in RECEIVE: one more would have no work."
-
-
-def _task_limit(now: Situation, _since: str | None, _until: str | None) -> str:
     running = f"{now.tasks_running} of at most {now.max_queue_readers or 0} run"
-    return f"One more reader would have work, but no task can be started: {running}."
+    sentences = {
+        Hindrance.NOTHING_UNREAD: "No reader is started, because nothing is unread.",
+        Hindrance.NOT_WANTED: "No reader is started, because the observer does not say that one more would have work.",
+        Hindrance.READER_WAITS: f"No reader is started, because {waits} in RECEIVE: one more would have no work.",
+        Hindrance.TASK_LIMIT: f"One more reader would have work, but no task can be started: {running}.",
+        Hindrance.QUIET_WINDOW: _quiet_window(now, quiet_since, quiet_until),
+        None: "It is not known why no reader is started: an older monitor has written the row.",
+    }
+    return sentences[now.hindrance]
 
 
 def _quiet_window(now: Situation, since: str | None, until: str | None) -> str:
@@ -95,18 +88,3 @@ def _quiet_window(now: Situation, since: str | None, until: str | None) -> str:
         f"No reader is started before {until}, because {began}. If no reader waits or finds the queue empty until "
         "then, one more is started, because messages accumulate."
     )
-
-
-def _due(_now: Situation, _since: str | None, _until: str | None) -> str:
-    return "It is not known why no reader is started: an older monitor has written the row."
-
-
-_SENTENCES = {
-    Hindrance.UNANSWERED: _unanswered,
-    Hindrance.NOTHING_UNREAD: _nothing_unread,
-    Hindrance.NOT_WANTED: _not_wanted,
-    Hindrance.READER_WAITS: _reader_waits,
-    Hindrance.TASK_LIMIT: _task_limit,
-    Hindrance.QUIET_WINDOW: _quiet_window,
-    None: _due,
-}

@@ -11,7 +11,7 @@ SETTLE_MS = 2_000
 # the monitor. Without an observer, its answer is unknown after the quiet window (5 s). This is twice that.
 SEEN_MS = 10_000
 
-# A row that says that a group is idle is written again and again; an older one, after an outage, says nothing any more.
+# The monitor repeats a row that says that a group is idle. An older row, for example after an outage, proves nothing.
 FRESH_MS = 15_000
 
 # The view's name for the only state in which the monitor is silent.
@@ -26,13 +26,13 @@ class ViewRow:
         sequence: The number of the last activation.
         state: The monitor's state.
         unread: The number of unread messages.
-        members: The members of the consumer group that reads the queue; 0 too if no observer says how many they are.
+        members: The members of the consumer group that reads the queue; 0 if no observer reports their number.
         has_committed: Whether an observer has seen a commit of the group since the last activation.
-        idle_since_ms: Since when the observer says that nothing is unread and nothing was committed; None if it does
-            not say so, or does not know.
+        idle_since_ms: Since when, as an observer reports, nothing has been unread and nothing was committed; None
+            without such a report.
         as_of_ms: When the row was written.
-        is_unknown: Whether a consumer group reads the queue, and no observer says whether one more reader would have
-            work: none runs, or the group is rebalancing.
+        is_unknown: Whether a consumer group reads the queue, but no observer says whether one more reader would have
+            work, because no observer runs or the group rebalances.
     """
 
     sequence: int
@@ -50,7 +50,7 @@ class ViewRow:
         return self.state == _NOTIFIED
 
     def is_idle_for(self, duration_ms: int, now_ms: int) -> bool:
-        """Returns whether the row is recent, and shows a group that has been idle for at least so long."""
+        """Returns whether the row is recent, and shows a group that has been idle for at least `duration_ms`."""
         is_fresh = abs(now_ms - self.as_of_ms) <= FRESH_MS
         return self.idle_since_ms is not None and is_fresh and self.as_of_ms - self.idle_since_ms >= duration_ms
 
@@ -60,20 +60,20 @@ class Held:
     """A notification that has not been answered by a start.
 
     Attributes:
-        notification_id: Its id.
-        sequence: The number of its activation.
-        reason: Why the monitor wrote it.
-        unread: The number of unread messages at that time.
-        settled_ms: When the view has had enough time to catch up.
-        is_fresh: It has just come, so the view may not show it yet.
-        is_restart: The program started for it crashed, or ended with an unknown exit code.
+        notification_id: The id of the notification.
+        sequence: The number of the activation.
+        reason: Why the monitor activated the queue.
+        unread: The number of unread messages at the activation.
+        settled_ms: When the view has had enough time to show the activation.
+        is_fresh: Whether the notification has just come, so that the view may not show it yet.
+        is_restart: Whether the program for the notification crashed, or ended with an unknown exit code.
         blocked: The last blocking reason that was reported.
-        post_time: When the monitor wrote it.
-        retry_ms: When it is tried again after it was given up.
-        has_row: The view has shown the queue since it came.
-        is_shown: The view has shown its activation.
-        is_gone: The view does not show its activation any more, or does not show the queue of an old notification: the
-            queue was dropped.
+        post_time: When the monitor wrote the notification.
+        retry_ms: When the activator tries again after it has given up the notification.
+        has_row: Whether the view has shown the queue since the notification came.
+        is_shown: Whether the view has shown the activation.
+        is_gone: Whether the queue was dropped: the view no longer shows the activation, or it does not show the queue
+            of an old notification.
     """
 
     notification_id: str
@@ -91,7 +91,7 @@ class Held:
     is_gone: bool = False
 
     def look(self, row: ViewRow | None, now_ms: int) -> None:
-        """Notes whether the view shows the activation. The row of a queue that is created again may follow soon."""
+        """Notes whether the view shows the activation. A queue that is created again may soon have a row again."""
         if row is not None and row.sequence == self.sequence:
             if self.is_gone:
                 self.settled_ms = min(self.settled_ms, now_ms + SETTLE_MS)
@@ -102,7 +102,7 @@ class Held:
         self.has_row |= row is not None
 
     def void(self, row: ViewRow | None, now_ms: int) -> str:
-        """Returns why the monitor no longer waits for an answer; empty if it waits or the view may not show it yet."""
+        """Returns why the monitor no longer waits for an answer; empty if the monitor waits, or may still wait."""
         if row is None or row.sequence < self.sequence:
             is_late = (self.is_restart or self.is_gone) and now_ms >= self.settled_ms
             return "the monitors view does not show that it is still needed" if is_late else ""

@@ -19,11 +19,11 @@ class Notification:
 
     Attributes:
         event_type: The type of the notification.
-        sequence: 1, 2, 3 ... per queue.
+        sequence: The number of the notification: 1, 2, 3 ... for each queue.
         reason: Why the queue was activated; None for BROKER_QUEUE_DISABLED.
         unread_messages: The count of unread messages at the decision.
         tasks_waiting: The number of waiting sessions at the decision, with or without WHERE.
-        expires_ms: When the suppression ends if no reader calls RECEIVE; None: it does not expire.
+        expires_ms: When the suppression ends if no reader calls RECEIVE; None: never.
         notifications: The event notifications that get a record, with their services.
     """
 

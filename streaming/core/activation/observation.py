@@ -1,7 +1,7 @@
-"""The last word of an observer about a consumer group that reports nothing itself; the group reads the queue.
+"""The last report of an observer on the consumer group that reads a queue and reports nothing itself.
 
-The observer stands in for the group's next reader. It says whether that reader would have work, so that nothing has to
-be concluded from reports. Its last word holds for W: an observer that is silent has not said yes.
+The observer says whether one more reader of the group would have work, so the monitor need not conclude it from results
+of readers. A report is valid for W: the silence of an observer is not a yes.
 """
 
 from dataclasses import dataclass
@@ -13,16 +13,16 @@ from streaming.core.times import FOREVER_MS, NEVER_MS
 
 @dataclass(slots=True)
 class Observation:
-    """The last word of an observer.
+    """The last report of an observer.
 
     Attributes:
         one_more: Whether one more reader would have work; None: unknown, for example while the group rebalances.
         members: The number of the group's members.
-        at_ms: When the observer said so.
-        is_silent: Whether it has said nothing for longer than W since.
-        committed_ms: When the observer last said that the group had committed something.
-        idle_since_ms: Since when the observer has said, without a longer silence, that nothing is unread and nothing
-            was committed; NEVER_MS if that is not so.
+        at_ms: When the observer wrote the report.
+        is_silent: Whether the observer has been silent for longer than W since the report.
+        committed_ms: When the observer last reported a commit of the group.
+        idle_since_ms: Since when, without a silence, all reports have said that nothing is unread and nothing was
+            committed; otherwise NEVER_MS.
     """
 
     one_more: bool | None
@@ -33,23 +33,23 @@ class Observation:
     idle_since_ms: int = NEVER_MS
 
     def end_if_old(self, now_ms: int, settings: CoreSettings) -> None:
-        """Makes what the observer said unknown once it has been silent for longer than W: silence is not idleness."""
+        """Makes the answer unknown once the observer has been silent for longer than W. Silence is not idleness."""
         if now_ms - self.at_ms > settings.quiet_window_ms:
             self.one_more, self.is_silent = None, True
             self.idle_since_ms = NEVER_MS
 
     @property
     def silent_since_ms(self) -> int:
-        """Returns when a silent observer last said something; NEVER_MS if it is not silent."""
+        """Returns when a silent observer last reported; NEVER_MS if the observer is not silent."""
         return self.at_ms if self.is_silent else NEVER_MS
 
     def counts(self) -> tuple[int, ...]:
-        """Returns the values that the monitors view shows; -1 for an answer that is unknown."""
+        """Returns the values that the monitors view shows; -1 for an unknown answer."""
         answer = -1 if self.one_more is None else int(self.one_more)
         return self.members, answer, self.silent_since_ms, self.committed_ms, self.idle_since_ms
 
     def next_due_ms(self, settings: CoreSettings) -> int:
-        """Returns when its word ends without another one; FOREVER_MS if it has ended."""
+        """Returns when the report becomes invalid without a further report; FOREVER_MS if it is already invalid."""
         return FOREVER_MS if self.is_silent else self.at_ms + settings.quiet_window_ms + 1
 
 
@@ -57,13 +57,13 @@ def observed(before: Observation | None, event: GroupObserved, at_ms: int) -> Ob
     """Returns the observation after a further record.
 
     Args:
-        before: The observation before it; None if it is the first.
+        before: The previous observation; None for the first record.
         event: The record.
-        at_ms: When it was written, in the shard's time.
+        at_ms: When the record was written, in the shard's time.
     """
-    committed_ms, idle_since_ms = (
-        (NEVER_MS, NEVER_MS) if before is None else (before.committed_ms, before.idle_since_ms)
-    )
+    committed_ms = idle_since_ms = NEVER_MS
+    if before is not None:
+        committed_ms, idle_since_ms = before.committed_ms, before.idle_since_ms
     if event.received:
         committed_ms = at_ms
     if event.unread:

@@ -1,7 +1,7 @@
 """Counts the rollbacks in a row that show a poison message, as in Service Broker.
 
-One cause may roll back many transactions at one instant: a machine that fails, or a database that is away. So a
-rollback does not count if another one has just counted while its transaction was open already.
+One cause, such as a machine that fails or a database that is unreachable, may roll back many transactions at one
+instant. So a rollback does not count if another rollback has just counted while its transaction was already open.
 """
 
 from streaming.core.activation.settings import ONE_CAUSE_MS, POISON_ROLLBACKS
@@ -12,23 +12,21 @@ class PoisonCount:
     """The rollbacks of a queue's transactions that had received messages.
 
     Attributes:
-        rollbacks: Those in a row that count.
-        counted: All that have ever counted. Each session notes this number when it receives messages.
-        counted_ms: When the last one counted.
+        rollbacks: The number of rollbacks in a row that count.
+        counted: The number of all rollbacks that have counted. A session notes this number when it receives messages.
+        counted_ms: When the last rollback counted.
     """
-
-    __slots__ = ("counted", "counted_ms", "rollbacks")
 
     def __init__(self) -> None:
         self.rollbacks = self.counted = 0
         self.counted_ms = NEVER_MS
 
     def work_was_done(self) -> None:
-        """Begins a new row, because messages are gone for good."""
+        """Sets the number of rollbacks in a row to 0, because messages are gone for good."""
         self.rollbacks = 0
 
     def is_reached_by_rollback(self, counted_before: int, now_ms: int) -> bool:
-        """Counts a rollback; returns whether it is the one that sets the queue OFF.
+        """Counts a rollback. Returns whether this rollback sets the queue OFF.
 
         Args:
             counted_before: The number of rollbacks that had counted when the session last received messages.

@@ -2,7 +2,7 @@
 
 The activator answers a notification with a start, or holds it with the reason that blocks it, or drops it with the
 reason that makes it void. It holds a notification without a limit of time, but only while the monitors view shows that
-the monitor is silent because of it. A RECEIVE ends that silence; then the monitor notifies again if needed.
+the monitor waits for the answer. A RECEIVE ends this wait. Then the monitor notifies again if needed.
 This module has no clock and no processes: the caller passes in wall-clock milliseconds and carries out the decisions.
 """
 
@@ -14,10 +14,11 @@ from streaming.core.activation.held_notifications import SEEN_MS, SETTLE_MS, Hel
 from streaming.core.activation.running_programs import LONG_MS, Ended, Program, crash_in_a_row, ending, fatal
 from streaming.core.activation.start_decisions import Action, Decision, Notified, Seen
 from streaming.core.activation.start_policy import Policy
+from streaming.core.numbers import plural
 from streaming.core.times import FOREVER_MS, NEVER_MS
 
-# The pause before a notification that was given up is tried again without a further one, as the monitor writes none to
-# a queue without a time-out: long enough to cost little, and short enough after the program was fixed.
+# The pause before a notification that was given up is tried again, because the monitor repeats no notification of a queue
+# without a time-out. The pause is long enough to cost little, and short enough after the program was fixed.
 RETRY_MS = 600_000
 
 # Repeats soon follow the first record, and a queue has at most one activation per quiet window (5 s).
@@ -37,28 +38,28 @@ _UNANSWERED = "the program before it has ended, and no reader has received since
 
 @dataclass(slots=True)
 class QueueActivator:
-    """The activator's state for one queue. It has only plain values, so it can be stored as it is.
+    """The activator's state for one queue. All values are plain, so the caller can store the state.
 
     The caller reports an event (`notified`, `disabled`, `exited`), then calls `decide` until it starts no further
     program. It calls `decide` again when the view or the policy has changed, and at `next_ms`.
 
     Attributes:
         running: session_id -> program.
-        held: The notification that waits. One is enough, since a later one replaces it.
-        seen: The latest notifications that were acted on, one for each activation.
+        held: The notification that waits. A later notification replaces it.
+        seen: The latest notifications that the activator acted on, one for each activation.
         crashes: The number of crashes in a row.
         backoff_until_ms: No program is started before this instant.
         fatal_exit_code: The fatal exit code of a program of the current entry.
         min_from_ms: No program is started for `min` before this instant.
-        entry: The config's entry that `crashes` and `fatal_exit_code` belong to; empty if the config has none.
+        entry: The config's entry to which `crashes` and `fatal_exit_code` belong; empty without an entry.
         ended: The end of the program that ended last.
         partitions: The partitions of the queue's topic, if there are fewer than the entry allows programs.
-        exits_without_receive: The number of programs that have done their work, as their exit codes say, since the
-            monitor last knew of a RECEIVE. The view shows a RECEIVE a moment late, so 1 means nothing.
-        nobody_joined: It is certain that nobody has joined the group of the entry's programs that have exited.
-        silent_ms: Since when the view has shown unread messages and a monitor that waits for a RECEIVE; FOREVER_MS if
-            it does not.
-        unanswered_ms: The same once programs have run for so long that they should have received; FOREVER_MS before.
+        exits_without_receive: The number of programs with a successful exit code since the monitor last knew of a
+            RECEIVE. The view shows a RECEIVE a moment late, so 1 proves nothing.
+        nobody_joined: Whether no program that has exited can have joined its consumer group.
+        silent_ms: Since when the view has shown unread messages and a monitor that waits for a RECEIVE; otherwise
+            FOREVER_MS.
+        unanswered_ms: `silent_ms` once programs have run so long that they should have received; before, FOREVER_MS.
         last_run_ms: When consumers of the group last ran; FOREVER_MS if the policy has no longest rest.
     """
 
@@ -80,13 +81,13 @@ class QueueActivator:
 
     @property
     def is_idle(self) -> bool:
-        """Returns whether the state can be deleted. Only the protection against repeats would be lost."""
+        """Returns whether the caller can delete the state. A deletion loses only the protection against repeats."""
         is_kept = self.running or self.held is not None or self.crashes or self.fatal_exit_code is not None
         return not is_kept and self.last_run_ms == FOREVER_MS
 
     def resumed(self, now_ms: int) -> None:
         """Corrects instants after a restart of the activator, because the clock may have been set back."""
-        self.silent_ms = self.unanswered_ms = FOREVER_MS  # somebody may have received meanwhile
+        self.silent_ms = self.unanswered_ms = FOREVER_MS  # a reader may have received meanwhile
         for program in self.running.values():
             program.started_ms = min(program.started_ms, now_ms)
         if self.held is not None:
@@ -94,7 +95,7 @@ class QueueActivator:
             self.held.settled_ms = min(self.held.settled_ms, now_ms + longest_ms)
 
     def notified(self, new: Notified, row: ViewRow | None, now_ms: int) -> list[Decision]:
-        """Takes in a notification; returns what was decided at once."""
+        """Takes in a notification. Returns the immediate decisions."""
         if (known := self._known(new)) is not None:
             return [known]
         if new.reason != _EXPIRED:
@@ -105,21 +106,21 @@ class QueueActivator:
             why = f"old notification #{new.sequence}: {void}"
             return [Decision(Action.IGNORE, why, notification_id=new.notification_id)]
         self.seen = [*self.seen[1 - MAX_REMEMBERED :], Seen(new.notification_id, new.sequence, new.post_time)]
-        # Wait only for a view that is ahead of a new notification: a monitor that has lost its checkpoint may have
-        # written that view, and soon writes it again.
+        # A view that is ahead of a new notification may be from before the monitor lost its checkpoint. The monitor
+        # soon writes such a view again, so the activator waits for it.
         held.is_fresh = not new.is_old and (row is None or row.sequence <= new.sequence)
         if row is not None and row.sequence == new.sequence:
             held.settled_ms = now_ms
         elif row is None and new.is_old:
-            # The queue was dropped, or else the monitor ended before it had written the row, and goes on some time.
+            # The queue was dropped, or the monitor ended before it wrote the row, and will be started again.
             held.is_gone, held.settled_ms = True, now_ms + RETRY_MS
         elif row is None and any(each.sequence < new.sequence for each in self.seen):
-            # The view has had a row since the activation before, so the queue was dropped since the monitor wrote this.
+            # The view had a row after an earlier activation, so the queue was dropped after this notification.
             held.is_gone = True
         return self._hold(held)
 
     def _known(self, new: Notified) -> Decision | None:
-        """Returns the decision about a notification whose activation was acted on; None for a new activation."""
+        """Returns the decision about a notification of an activation that is already known; None for a new one."""
         running = [
             Seen(program.notification_id, program.sequence, program.post_time)
             for program in self.running.values()
@@ -138,7 +139,7 @@ class QueueActivator:
         return Decision(action, why, notification_id=new.notification_id)
 
     def disabled(self, sequence: int, post_time: str) -> list[Decision]:
-        """Takes in BROKER_QUEUE_DISABLED; drops the held notification if it is older."""
+        """Takes in BROKER_QUEUE_DISABLED. Drops the held notification if it is older."""
         why = f"#{sequence} says that the queue was disabled after too many rollbacks; set it ON again"
         if self.held is None or (self.held.post_time, self.held.sequence) > (post_time, sequence):
             return [Decision(Action.IGNORE, why)]
@@ -156,11 +157,11 @@ class QueueActivator:
         """Takes in a program's exit.
 
         Args:
-            session_id: Its session.
-            exit_code: -9 means that signal 9 killed it; None means that the code is unknown.
-            policy: The config's entry for the queue; None if the config no longer has one.
+            session_id: The program's session.
+            exit_code: -9 means that signal 9 killed the program; None means that the code is unknown.
+            policy: The config's entry for the queue; None if the config no longer has an entry.
             now_ms: The time.
-            is_noticed_later: Whether it had ended before, while no activator ran.
+            is_noticed_later: Whether the program had ended while no activator ran.
         """
         program = self.running.pop(session_id)
         policy = policy or _NO_ENTRY
@@ -192,19 +193,19 @@ class QueueActivator:
             why = f"{crash}, nothing is started for {backoff_ms / 1000:g} s"
             if self.crashes > policy.max_restarts and program.sequence is not None:
                 retry_ms = now_ms + RETRY_MS
-                restarts = "1 restart" if policy.max_restarts == 1 else f"{policy.max_restarts} restarts"
+                restarts = plural(policy.max_restarts, "restart")
                 why += f"; gave up after {restarts}: tried again {_RETRY}, and when the entry changes"
         decisions = [Decision(Action.EXIT, why, session_id, program.notification_id)]
         return decisions + (self._renew(program, now_ms, retry_ms) if is_restarted else [])
 
     def decide(self, policy: Policy | None, row: ViewRow | None, now_ms: int, fresh_id: str) -> list[Decision]:
-        """Decides about the held notification, about `min`, and about idleness; starts or stops one program at most.
+        """Decides about the held notification, about `min`, and about idleness. Starts or stops one program at most.
 
         Args:
-            policy: The config's entry for the queue; None if the config no longer has one.
-            row: The queue's row of the view, if any.
+            policy: The config's entry for the queue; None if the config no longer has an entry.
+            row: The queue's row of the view, if there is one.
             now_ms: The time.
-            fresh_id: A new session id, for a program that is not the first one of its notification.
+            fresh_id: A new session id, for a program that is not the first program of its notification.
         """
         if policy is not None:
             self._take_entry(policy, now_ms)
@@ -217,8 +218,8 @@ class QueueActivator:
             held.look(row, now_ms)
             if not held.is_fresh and (void := held.void(row, now_ms)):
                 if row is None and not held.is_restart and not held.has_row:
-                    # A monitor that ended before it had written the row repeats the notification. If the view has shown
-                    # the queue, it was dropped, and a repeat is only late.
+                    # If the monitor ended before it wrote the row, it repeats the notification. If the view has shown
+                    # the queue, the queue was dropped, and a repeat is only late.
                     self.seen = [each for each in self.seen if each.notification_id != held.notification_id]
                 decisions.append(self._drop(void))
                 held = None
@@ -227,16 +228,16 @@ class QueueActivator:
             blocked = _NO_LONGER if policy is None else next(self._blockers(held, policy, now_ms), pause)
             if not blocked:
                 return [*decisions, self._start_held(held, now_ms, fresh_id)]
-            # What is decided about the exit says when the next program may start.
+            # The decision about the exit already says when the next program may start.
             decisions += self._block(held, blocked, is_told=held.is_restart and blocked == pause)
         if policy is not None:
             decisions += self._decide_without_notification(policy, row, now_ms, fresh_id)
         return decisions
 
     def _look_for_receive(self, row: ViewRow | None, policy: Policy, now_ms: int) -> None:
-        """Notes whether somebody has received since the last activation, and since when nobody has."""
+        """Notes whether a reader has received since the last activation, or since when messages have been unread."""
         if (row is None or row.is_unknown) and self.nobody_joined:
-            self.silent_ms = self.unanswered_ms = FOREVER_MS  # what was certain stays so
+            self.silent_ms = self.unanswered_ms = FOREVER_MS  # `nobody_joined` stays certain
             return
         if row is None or not row.is_silent or row.has_committed or row.is_unknown:
             self._has_received()
@@ -247,7 +248,7 @@ class QueueActivator:
         self.unanswered_ms = self.silent_ms if now_ms >= self._answer_due_ms(policy) else FOREVER_MS
 
     def _answer_due_ms(self, policy: Policy) -> int:
-        """Returns when the programs that run should have received, or have joined their group; FOREVER_MS for never."""
+        """Returns when running programs should have received, or have joined their group; FOREVER_MS for never."""
         if not self.running or self.silent_ms >= FOREVER_MS:
             return FOREVER_MS
         if not policy.is_of_group:
@@ -281,7 +282,7 @@ class QueueActivator:
         return [Decision(Action.STOP, running_programs.why_idle(policy), surplus, program.notification_id)]
 
     def next_ms(self, policy: Policy | None, now_ms: int) -> int:
-        """Returns when to decide again even without an event; FOREVER_MS for never."""
+        """Returns when to decide again without an event; FOREVER_MS for never."""
         return min((instant_ms for instant_ms in self._instants(policy) if instant_ms > now_ms), default=FOREVER_MS)
 
     def _instants(self, policy: Policy | None) -> Iterator[int]:
@@ -345,7 +346,7 @@ class QueueActivator:
             yield f"a program of this queue is still starting (grace {grace_ms / 1000:g} s)"
 
     def _pauses(self, held: Held, now_ms: int) -> Iterator[str]:
-        """Yields the reasons why a held notification waits for a time that is set."""
+        """Yields the reasons why a held notification waits until a known instant."""
         if now_ms < held.retry_ms:
             yield f"gave up after {crash_in_a_row(self.crashes)}; tried again {_RETRY}"
         if now_ms < self.backoff_until_ms:
@@ -354,7 +355,7 @@ class QueueActivator:
             yield "waiting until the monitor has shown whether a reader is still needed"
 
     def _block(self, held: Held, blocked: str, *, is_told: bool) -> list[Decision]:
-        """Notes why a held notification waits; returns the decision, if the reason is another one and is not told."""
+        """Notes why a held notification waits. Returns a decision if the reason is new and not told elsewhere."""
         is_new, held.blocked, held.is_fresh = blocked != held.blocked, blocked, False
         if is_told or not is_new:
             return []

@@ -1,7 +1,8 @@
 """A queue: its definition, its count of unread messages, its sessions, its tasks and its monitor.
 
-A batch applies the queue's events without checking, then ends what is due, then checks once. So the records that it
-writes are true at the end of the batch. After an outage each queue that still needs a reader gets one notification.
+A batch applies the queue's events without a check, then ends waits, transactions and tasks that are due, and then
+checks once. So the records that the batch writes are true at its end. After an outage, each queue that still needs a
+reader gets one notification.
 """
 
 from collections.abc import Callable
@@ -29,49 +30,27 @@ from streaming.core.times import FOREVER_MS, NEVER_MS
 
 
 class Queue:
-    """One queue. All times are milliseconds of its shard's clock.
+    """A queue. All times are milliseconds of the clock of the queue's shard.
 
     Attributes:
         definition: The definition that commands have set.
-        monitor: Its queue monitor.
-        sessions: Its waits and open transactions.
+        monitor: The queue monitor.
+        sessions: The waits and open transactions.
         tasks: The tasks of internal activation.
-        observation: What an observer last said of the consumer group; None for a queue whose readers report.
+        observation: The last report of an observer on the consumer group; None if the readers report themselves.
         room: The remaining room of the shard.
-        unread: Visible messages that no open or committed RECEIVE has taken. Signed, because the report of a RECEIVE
-            may come before that of the arrival (D4).
+        unread: Visible messages that no open or committed RECEIVE has taken. Negative if RECEIVEs were reported before
+            the arrival of their messages (D4).
         negative_since_ms: When the count fell below zero.
         last_added_ms: When an arrival, a rollback or the end of a lease last added to the count.
         poison: Counts consecutive rollbacks of transactions that had received messages.
         sequence: The number of the last notification.
         last_event_ms: When the last event came.
-        is_count_uncertain: Whether reports of the queue may be lost, and no empty result without WHERE has come since.
+        is_count_uncertain: Whether reports of the queue may be lost. An empty result without WHERE makes it False.
         view_written_ms: When the queue's row of the monitors view was last written.
-        is_view_stale: Whether a count has changed since that write.
-        is_definition_changed: Whether the definition has changed since that write.
+        is_view_stale: Whether a count has changed since the row was written.
+        is_definition_changed: Whether the definition has changed since the row was written.
     """
-
-    __slots__ = (
-        "_has_arrived",
-        "_notifications",
-        "definition",
-        "is_count_uncertain",
-        "is_definition_changed",
-        "is_view_stale",
-        "last_added_ms",
-        "last_event_ms",
-        "monitor",
-        "negative_since_ms",
-        "observation",
-        "poison",
-        "room",
-        "sequence",
-        "sessions",
-        "settings",
-        "tasks",
-        "unread",
-        "view_written_ms",
-    )
 
     def __init__(self, definition: QueueDefinition, settings: CoreSettings) -> None:
         self.settings = settings
@@ -91,20 +70,15 @@ class Queue:
             self.monitor.fire(Trigger.MONITOR_CREATED, NEVER_MS)
 
     def enter(self, room: Room) -> None:
-        """Makes the queue and its parts take their bytes from this room from now on."""
+        """Counts the bytes of the queue and of its parts in this room from now on."""
         self.room = self.sessions.room = self.sessions.marks.room = self.tasks.room = room
-
-    @property
-    def rollbacks(self) -> int:
-        """The number of consecutive rollbacks that count towards the limit for poison messages."""
-        return self.poison.rollbacks
 
     # 1. events
 
     def apply(self, event: Event, now_ms: int) -> None:
         """Applies one event without a check; raises RefusedEventError if a limit forbids the event."""
         if self.unread < 0 and now_ms - self.negative_since_ms >= self.monitor.quiet_window_ms(self.settings):
-            self._set_unread(0, now_ms)  # D4: one activation too many is harmless, a missing one is not
+            self._set_unread(0, now_ms)  # D4: a superfluous activation is harmless, a missing activation is not
         _APPLY[type(event)](self, event, now_ms)
         self.last_event_ms = now_ms
         if self.unread <= 0:
@@ -124,8 +98,7 @@ class Queue:
         if begins_to_wait or transaction_id is not None:
             sessions.require_room(event.session_id, transaction_id, event.messages, begins_to_wait)
         self._end_observation(min(event.reported_ms, now_ms), self.settings.quiet_window_ms)
-        if sessions.by_id:  # most queues have none
-            sessions.received_or_waits(event.session_id, is_wait, now_ms)
+        sessions.received_or_waits(event.session_id, is_wait, now_ms)
         if begins_to_wait:
             sessions.waits(event.session_id, event.where, event.timeout_ms, now_ms)
         if not is_renewal:
@@ -158,7 +131,7 @@ class Queue:
             self.tasks.answered()
         if members_before and not event.members:
             monitor.readers_have_left(now_ms)
-        # Where there are members, one more must have had work for W, as nobody knows what came before the first yes.
+        # In a group with members, the observer must have said yes for W. The time before the first yes is unknown.
         is_first_yes = event.members > 0 and (before is None or before.one_more is not True)
         if is_first_yes or event.one_more is not True:
             monitor.quiet_window_begins(now_ms)
@@ -168,7 +141,10 @@ class Queue:
         self._set_unread(event.unread, now_ms)
 
     def _end_observation(self, reported_ms: int, silence_ms: int) -> None:
-        """Makes the queue one whose readers report again, if an observer was silent for so long before a report."""
+        """Drops the observation if the observer has been silent for longer than `silence_ms` before a reader's report.
+
+        From then on, the readers of the queue report themselves.
+        """
         if self.observation is not None and reported_ms - self.observation.at_ms > silence_ms:
             self.observation = None
 
@@ -185,7 +161,7 @@ class Queue:
         self.sessions.heard(event.session_id, now_ms)
         mark = self.sessions.marks.take((event.session_id, event.transaction_id), now_ms)
         if mark is not None:
-            self._add(mark.missing, now_ms)  # the others are already given back
+            self._add(mark.missing, now_ms)  # the transaction's other messages are already unread again
         counted_before = self.sessions.rollbacks_known(event.session_id)
         messages = self.sessions.end_transaction(event.session_id, event.transaction_id)
         self._rolled_back(messages, event.interrupted, counted_before, now_ms)
@@ -205,15 +181,13 @@ class Queue:
         self.tasks.heard(event.task_id, event.host, self.definition.activation is not None, now_ms)
 
     def _task_exited(self, event: events.TaskExited, now_ms: int) -> None:
-        code = event.exit_code
-        is_killed = code is not None and code < 0
+        code, by_itself = event.exit_code, True
+        why = f"it exited without calling RECEIVE{'' if code is None else f', with exit code {code}'}"
         if code is not None and code < 0:
-            why = f"it was killed by signal {-code}"
-        else:
-            why = f"it exited without calling RECEIVE{'' if code is None else f', with exit code {code}'}"
+            by_itself, why = False, f"it was killed by signal {-code}"
         if event.reason:
             why += f": {event.reason}"
-        self._task_ended(event.task_id, not is_killed, why, now_ms, interrupted=event.interrupted)
+        self._task_ended(event.task_id, by_itself, why, now_ms, interrupted=event.interrupted)
 
     def _task_failed_to_start(self, event: events.TaskFailedToStart, now_ms: int) -> None:
         why = event.reason or "it could not be started"
@@ -264,7 +238,7 @@ class Queue:
         self.unread = unread
 
     def _add(self, messages: int, now_ms: int) -> None:
-        """Adds unread messages, if any, after an arrival, a rollback or the end of a lease."""
+        """Adds unread messages after an arrival, a rollback or the end of a lease."""
         if messages == 0:
             return
         self.monitor.work_was_found()
@@ -274,9 +248,10 @@ class Queue:
     def _heal(self, unread: int, reported_ms: int, now_ms: int) -> None:
         """Accepts a reader's count. A lower count is accepted only if no messages were added shortly before its report.
 
-        The time of this batch does not tell: an open transaction can hold a report back for longer than an arrival.
+        The time of the report decides, because an open transaction can delay a report for longer than an arrival.
         """
-        self.sessions.marks.miss_all(now_ms)  # it is without open transactions, which those that are marked may be
+        # The reader's count excludes the messages of open transactions. Marked transactions may be open.
+        self.sessions.marks.miss_all(now_ms)
         # A tenth of W, and at least the batch itself: the reader may have counted before messages were added.
         too_young_ms = max(1, self.monitor.quiet_window_ms(self.settings) // 10)
         if unread > self.unread or reported_ms - self.last_added_ms >= too_young_ms:
@@ -297,12 +272,15 @@ class Queue:
     # 2. what is due, 3. the check
 
     def end_due(self, now_ms: int) -> None:
-        """Ends what is due: waits, transactions, tasks, an observer's word. A lease's end is no poison rollback."""
+        """Ends the waits, transactions, tasks and the observation that are due.
+
+        The end of a transaction's lease does not count as a rollback of a poison message.
+        """
         if self.observation is not None:
             self.observation.end_if_old(now_ms, self.settings)
         self.monitor.wait_has_ended(self.sessions.last_wait_end_ms(now_ms))
         self._add(self.sessions.end_due(now_ms, self.settings), now_ms)
-        # Once per batch is enough: one batch cannot exceed 64 bits.
+        # A limit once per batch is enough: the messages of one batch cannot exceed 64 bits.
         self.unread = max(-MAX_MESSAGES, min(self.unread, MAX_MESSAGES))
         for task_id in self.tasks.lost(now_ms, self.settings):
             why = "its host stopped reporting it" if self.tasks.running[task_id].is_confirmed else "no host took it"
@@ -338,7 +316,7 @@ class Queue:
             return
         self.tasks.start(clause, self.sequence, name_task, now_ms, request)
         if not self.definition.notifications:
-            self.monitor.last_activated_ms = now_ms  # a task that is started again has T from its own start
+            self.monitor.last_activated_ms = now_ms  # T begins again when a task is started again
 
     def take_notifications(self) -> list[Notification]:
         """Returns the notifications made since the last call, in order."""
@@ -369,7 +347,10 @@ class Queue:
 
     # the monitors view
     def hindrance(self, now_ms: int) -> Hindrance | None:
-        """Returns why a check now would request no reader; None if it would, or if there is no monitor."""
+        """Returns why a check at this instant would request no reader.
+
+        Returns None if the check would request a reader, and for a queue without a monitor.
+        """
         return self.monitor.hindrance(self._work(), now_ms, self.settings)
 
     def counts(self) -> tuple[int, ...]:
@@ -416,12 +397,12 @@ class Queue:
     def next_start_ms(self) -> int:
         """Returns when a task is started next for the unanswered activation, without an event; otherwise FOREVER_MS."""
         clause = self.definition.activation
-        if clause is None:  # most queues have none
+        if clause is None:  # the usual case
             return FOREVER_MS
         return task_starts.next_ms(self.monitor, self.tasks, clause, self._work(), self.settings)
 
     def next_wake_ms(self) -> int:
-        """Returns the latest instant of the next step: for a check, for the view, or to forget the queue."""
+        """Returns the latest instant of the next step, which checks, writes the view's row, or forgets the queue."""
         return self.wake_ms_by(self.next_check_ms())
 
     def wake_ms_by(self, wake_ms: int) -> int:
@@ -429,7 +410,7 @@ class Queue:
         if self.is_view_stale:
             wake_ms = min(wake_ms, self.view_written_ms + self.settings.check_interval_ms)
         if self.observation is not None:
-            # Each record puts it off. Its end is no check that could activate the queue, but the view must show it.
+            # Each report postpones this instant. A silence cannot activate the queue, but the view must show it.
             wake_ms = min(wake_ms, self.observation.next_due_ms(self.settings))
         if self._can_be_forgotten():
             wake_ms = min(wake_ms, self._idle_until_ms())
@@ -440,7 +421,7 @@ class Queue:
         return self._can_be_forgotten() and now_ms >= self._idle_until_ms()
 
     def _idle_until_ms(self) -> int:
-        """Returns when the queue can be forgotten: a transaction that is marked may still bring its messages back."""
+        """Returns when the queue can be forgotten. Until then, a marked transaction may still return its messages."""
         marked_until_ms = self.sessions.marks.newest_ms() + MARK_LIFETIME_MS
         return max(self.last_event_ms + self.settings.queue_idle_expiry_ms, marked_until_ms)
 

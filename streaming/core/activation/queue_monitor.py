@@ -1,8 +1,8 @@
 """The queue monitor: decides when one more queue reader would have useful work.
 
-A backlog alone does not show that. 100,000 messages of one conversation group are work for one reader only. So the
-monitor watches the results of the readers. A reader that waits in RECEIVE, or that has just got an empty result, proves
-that one more reader would be useless. Activation is necessary in two cases:
+A backlog alone does not show whether one more reader would have work. 100,000 messages of one conversation group are
+work for only one reader. So the monitor watches the results of the readers. A reader that waits in RECEIVE, or that has
+just got an empty result, proves that one more reader would be useless. Activation is necessary in two cases:
 
     A   A message arrives on a queue with no unread messages, and no task started by the monitor is running.
     B   There are unread messages, no session waits in a RECEIVE without WHERE, and no such RECEIVE returned an
@@ -21,7 +21,6 @@ each trigger in each state. A transition may set one instant, the *anchor*: when
 docs/decisions.md explains D1 to D12.
 """
 
-from dataclasses import dataclass
 from enum import Enum, IntEnum
 
 from streaming.core.activation.settings import (
@@ -66,7 +65,7 @@ class Anchor(IntEnum):
     ALL_NEVER = 3  # the other times become "never" too: the monitor is new or gone
 
 
-# (state, trigger) -> (next state, anchor). A missing pair cannot happen; if it does, the code has a bug.
+# (state, trigger) -> (next state, anchor). A trigger that is missing for a state cannot occur in that state.
 TRANSITIONS: dict[tuple[State, Trigger], tuple[State, Anchor]] = {
     (State.ABSENT, Trigger.MONITOR_CREATED): (State.INACTIVE, Anchor.ALL_NEVER),
     (State.ABSENT, Trigger.RECEIVE): (State.ABSENT, Anchor.KEEP),
@@ -110,17 +109,16 @@ class Reason(Enum):
 
 
 class Hindrance(Enum):
-    """The reason why no reader is requested: the first of these that holds."""
+    """The reason why no reader is requested. If several reasons apply, the first of this list counts."""
 
     UNANSWERED = "UNANSWERED"  # a reader was requested, and T has not expired
     NOTHING_UNREAD = "NOTHING_UNREAD"
-    NOT_WANTED = "NOT_WANTED"  # an observer does not say that one more would have work
+    NOT_WANTED = "NOT_WANTED"  # an observer does not say that one more reader would have work
     READER_WAITS = "READER_WAITS"
     TASK_LIMIT = "TASK_LIMIT"  # no task can be started, and no notification sent
     QUIET_WINDOW = "QUIET_WINDOW"
 
 
-@dataclass(slots=True, init=False)
 class Work:
     """The facts about the queue that the check needs.
 
@@ -134,22 +132,8 @@ class Work:
         is_wanted: Whether an observer, if the queue has one, says that one more reader would have work.
     """
 
-    unread: int
-    has_arrived: bool
-    waiting: int
-    timeout_ms: int
-    can_activate: bool
-    is_wanted: bool
-
-    # Written out, as in events.Receive.
     def __init__(  # noqa: PLR0913, PLR0917  (a value for each attribute)
-        self,
-        unread: int,
-        has_arrived: bool,
-        waiting: int,
-        timeout_ms: int,
-        can_activate: bool,
-        is_wanted: bool = True,
+        self, unread: int, has_arrived: bool, waiting: int, timeout_ms: int, can_activate: bool, is_wanted: bool = True
     ) -> None:
         self.unread = unread
         self.has_arrived = has_arrived
@@ -162,33 +146,19 @@ class Work:
 class QueueMonitor:
     """The monitor of one queue: its state, and its times in milliseconds of the shard's clock."""
 
-    __slots__ = (
-        "anchor_ms",
-        "awaits_answer",
-        "is_timed_out",
-        "last_activated_ms",
-        "last_empty_ms",
-        "result_due_ms",
-        "state",
-        "useless_activations",
-    )
-
     def __init__(self) -> None:
         self.state = State.ABSENT
         self._forget()
 
     def _forget(self) -> None:
-        self.anchor_ms = NEVER_MS
-        self.last_empty_ms = NEVER_MS
-        self.last_activated_ms = NEVER_MS
-        self.result_due_ms = NEVER_MS
+        self.anchor_ms = self.last_empty_ms = self.last_activated_ms = self.result_due_ms = NEVER_MS
         self.useless_activations = 0
         self.awaits_answer = False
         # T has expired since the last activation, with messages unread and without a RECEIVE until now.
         self.is_timed_out = False
 
     def fire(self, trigger: Trigger, now_ms: int) -> None:
-        """Applies the transition for a trigger; raises KeyError and changes nothing if TRANSITIONS lacks the pair."""
+        """Applies the transition for a trigger. If TRANSITIONS has none, raises KeyError and changes nothing."""
         transition = _BY_STATE[self.state][trigger]
         if transition is None:
             raise KeyError((self.state, trigger))
@@ -217,17 +187,17 @@ class QueueMonitor:
             self.useless_activations += 1
 
     def readers_have_left(self, now_ms: int) -> None:
-        """Counts an activation as useless that a reader has answered, if all have left and have received nothing."""
+        """Counts the last activation as useless if all readers have left without having received a message."""
         if self.state is not State.NOTIFIED and self.awaits_answer:
             self.nothing_was_found(now_ms)
 
     def quiet_window_begins(self, now_ms: int) -> None:
-        """Starts the quiet window where an observer sees that one more reader would not have had work."""
+        """Starts the quiet window, because an observer says that one more reader would not have had work."""
         if self.state is not State.ABSENT:
             self.last_empty_ms = now_ms
 
     def wait_has_ended(self, ended_ms: int) -> None:
-        """Notes when a wait without WHERE was over, or NEVER_MS for none: its result is on its way."""
+        """Notes the end of a wait without WHERE, whose result is on its way; NEVER_MS means that no wait has ended."""
         if ended_ms > NEVER_MS:
             self.result_due_ms = ended_ms + RESULT_DUE_MS
 
@@ -247,9 +217,9 @@ class QueueMonitor:
         return since_ms
 
     def quiet_until_ms(self, settings: CoreSettings) -> int:
-        """Returns the end of the quiet window; an instant in the past if no window has begun.
+        """Returns the end of the quiet window, or an instant in the past if no window has begun.
 
-        If the result of a wait is on its way, the window does not end before it must have come.
+        While the result of a wait is on its way, the window does not end.
         """
         return max(self.quiet_since_ms(settings) + self.quiet_window_ms(settings), self.result_due_ms)
 
@@ -282,12 +252,15 @@ class QueueMonitor:
         return (Trigger.NOTHING_UNREAD if work.unread <= 0 else Trigger.NOT_NECESSARY), None
 
     def reason_now(self, work: Work, now_ms: int, settings: CoreSettings) -> Reason | None:
-        """Returns why one more reader would have useful work, by rule A or B; otherwise None."""
+        """Returns the rule, A or B, by which one more reader would have useful work; None if neither applies."""
         verdict = self._verdict(work, now_ms, settings)
         return verdict if isinstance(verdict, Reason) else None
 
     def hindrance(self, work: Work, now_ms: int, settings: CoreSettings) -> Hindrance | None:
-        """Returns why a check at this instant would request no reader; None if it would, or if there is no monitor."""
+        """Returns why a check at this instant would request no reader; None if it would request one.
+
+        Returns None for a queue without a monitor too.
+        """
         if self.state is State.ABSENT:
             return None
         if self.state is State.NOTIFIED and now_ms < self.last_activated_ms + work.timeout_ms:

@@ -8,15 +8,15 @@ up, the shard refuses events that would make any queue's state longer, and appli
 from streaming.core.activation.events import RefusedEventError
 from streaming.core.activation.settings import COMMANDS_ROOM_PERCENT, MAX_MARKS, QUEUE_BYTES, CoreSettings
 
-# More than one event, one mark or one new task can add: identifiers of 256 and a procedure name of 386 characters, four
-# bytes each. State exceeds the room by this much at most, plus the growth of the queues' numbers, which is not counted.
+# An event, a mark or a new task adds less than this: identifiers of 256 and a procedure name of 386 characters, four
+# bytes each. State exceeds the room by this at most, plus the growth of the queues' numbers, which is not counted.
 MAX_GROWTH_BYTES = 3_072
 
-# The least room of a shard, so that a small limit of queues does not limit their readers. It is little in any heap, and
+# The least room of a shard, so that a small limit of queues does not limit their readers. It is small in any heap, and
 # enough for 30,000 open transactions with ordinary names.
 MIN_ROOM_BYTES = 4 * 2**20
 
-# The most bytes that msgpack writes before a text, and for a number.
+# The most bytes that msgpack writes before a text, and the most bytes that it writes for a number.
 _TEXT_HEADER_BYTES = 3
 NUMBER_BYTES = 9
 
@@ -27,11 +27,9 @@ class Room:
     Attributes:
         other_queues: The number of other queues in the shard.
         left_bytes: The bytes by which events may make state grow; below zero if state exceeds the room.
-        commands_bytes: The additional bytes by which commands may.
-        is_counted: Whether bytes are counted at all: only if the batch could use up the room.
+        commands_bytes: The additional bytes by which commands may make state grow.
+        is_counted: Whether bytes are counted. They are counted only if the batch could use up the room.
     """
-
-    __slots__ = ("_left_without_queue_bytes", "commands_bytes", "is_counted", "left_bytes", "other_queues")
 
     def __init__(
         self, left_bytes: int, commands_bytes: int = 0, other_queues: int = 0, own_bytes: int = 0, events: int = 0
@@ -50,7 +48,7 @@ class Room:
 
     @property
     def is_used_up_for_commands(self) -> bool:
-        """Returns whether commands may no longer make state grow either. Then no task may be started."""
+        """Returns whether commands, too, may no longer make state grow. Then no task may be started."""
         return self.left_bytes + self.commands_bytes <= 0
 
     def take(self, size_bytes: int) -> None:
@@ -85,8 +83,8 @@ def room_of(settings: CoreSettings, size_bytes: int, other_queues: int, own_byte
         settings: The settings of all queues.
         size_bytes: The size of all queues of the shard now.
         other_queues: The number of queues besides the one that is taken through a batch.
-        own_bytes: The size of that one queue now.
-        events: The number of its events in the batch.
+        own_bytes: The size of this queue now.
+        events: The number of the queue's events in the batch.
     """
     all_bytes = max(settings.max_queues_per_shard * QUEUE_BYTES, MIN_ROOM_BYTES)
     commands_bytes = all_bytes * COMMANDS_ROOM_PERCENT // 100 - all_bytes
@@ -94,7 +92,7 @@ def room_of(settings: CoreSettings, size_bytes: int, other_queues: int, own_byte
 
 
 def no_room(what: str) -> RefusedEventError:
-    """Returns the error for an event that needs room when it is used up; `what` names the things it would add."""
+    """Returns the error for an event that needs room when the room is used up. The event would add a `what`."""
     return RefusedEventError(f"too many {what}: the queues of this shard have used up its room for state")
 
 

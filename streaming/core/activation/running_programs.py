@@ -1,7 +1,7 @@
-"""The programs of a queue that run: which one is asked to end, and when one is started although nothing is unread.
+"""Decides which running program is asked to end, and when a program is started although nothing is unread.
 
-Both are for consumer groups that report nothing. Some of their programs never exit, and Kafka forgets the offsets of a
-group that nobody is a member of.
+Both decisions are for consumer groups that report nothing. Some of their programs never exit, and Kafka deletes the
+offsets of a group without members.
 """
 
 from collections.abc import Mapping
@@ -12,11 +12,11 @@ from streaming.core.activation.start_policy import Policy
 from streaming.core.times import FOREVER_MS
 
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"))
-# Most programs have called RECEIVE, and most messages are done, in less.
+# Most programs call RECEIVE within this time, and process a message within this time.
 LONG_MS = 120_000
-# So many programs in a row that exit without a RECEIVE are no coincidence.
+# If this number of programs in a row exits without a RECEIVE, it is no coincidence.
 MANY_EXITS = 3
-# How exactly it is known when consumers last ran: to a tenth of the longest rest. Each change is written to the disk.
+# The time at which consumers last ran is kept to a tenth of the longest rest. Each change is written to the disk.
 _PARTS_OF_REST = 10
 
 
@@ -25,12 +25,12 @@ class Program:
     """A running program.
 
     Attributes:
-        started_ms: When it was started.
-        notification_id: The notification it was started for; None for `min`, and for a rest that was too long.
+        started_ms: When the program was started.
+        notification_id: The notification for which it was started; None for `min`, and for a rest that was too long.
         sequence: The number of the notification's activation.
-        unread: The number of unread messages at that time.
+        unread: The number of unread messages when the monitor wrote the notification.
         post_time: When the monitor wrote the notification.
-        is_stopping: It was asked to end, as nothing is left to do.
+        is_stopping: Whether the program was asked to end, because nothing is left to do.
     """
 
     started_ms: int
@@ -46,9 +46,9 @@ class Ended:
     """The end of a queue's last program.
 
     Attributes:
-        at_ms: When it was noticed.
-        how: How it has ended, in words.
-        is_noticed_later: Whether it had ended some time before that, while no activator ran.
+        at_ms: When the activator noticed the end.
+        how: How the program has ended, in words.
+        is_noticed_later: Whether the program had ended earlier, while no activator ran.
     """
 
     at_ms: int
@@ -57,12 +57,12 @@ class Ended:
 
 
 def has_nobody_joined(exits_without_receive: int, ended: Ended | None, policy: Policy, now_ms: int) -> bool:
-    """Returns whether it is certain that nobody has joined the group of programs that have exited.
+    """Returns whether it is certain that no program that has exited has joined its consumer group.
 
     Args:
-        exits_without_receive: The number of programs that have done their work, as they say, without a RECEIVE.
+        exits_without_receive: The number of programs with a successful exit code but without a RECEIVE.
         ended: The end of the program that ended last.
-        policy: The entry.
+        policy: The config's entry.
         now_ms: The time.
     """
     if not policy.is_of_group or not exits_without_receive or ended is None:
@@ -78,19 +78,19 @@ def ending(exit_code: int | None) -> str:
 
 
 def crash_in_a_row(count: int) -> str:
-    """Returns in words that a program has crashed, and how many have before it."""
+    """Returns in words that this number of programs in a row has crashed."""
     return f"crash {count} in a row"
 
 
 def fatal(exit_code: int) -> str:
-    """Returns in words that nothing is started any more because of an exit code."""
+    """Returns in words that an exit code forbids further starts."""
     return f"exit code {exit_code} was fatal"
 
 
 def surplus(programs: Mapping[str, Program], policy: Policy, row: ViewRow | None, now_ms: int) -> str | None:
-    """Returns the session of the program that is asked to end now; None for none.
+    """Returns the session of the program that is asked to end now; None if no program is.
 
-    It is the youngest one, if it has had the time to begin its work. The next one follows when it has ended.
+    The youngest program ends first, if it has had the time to begin its work. The next program follows after its end.
     """
     if row is None or len(programs) <= policy.min_programs or any(each.is_stopping for each in programs.values()):
         return None
@@ -108,18 +108,18 @@ def why_idle(policy: Policy) -> str:
 
 
 def last_run_ms(before_ms: int, policy: Policy, runs: bool, now_ms: int) -> int:
-    """Returns when consumers of the group last ran, as far as it is known.
+    """Returns when consumers of the group last ran, as far as that is known.
 
     Args:
-        before_ms: What was known. FOREVER_MS: nothing was, so that the rest begins now.
-        policy: The entry, with the longest rest.
+        before_ms: The result of the previous call. FOREVER_MS: unknown, so that the rest begins now.
+        policy: The config's entry, with the longest rest.
         runs: Whether a consumer runs now.
         now_ms: The time.
     """
     if policy.longest_rest_ms >= FOREVER_MS:
         return FOREVER_MS
     if before_ms > now_ms:
-        return now_ms  # nothing was known, or the clock was set back
+        return now_ms  # the instant was unknown, or the clock was set back
     return now_ms if runs and now_ms - before_ms >= policy.longest_rest_ms // _PARTS_OF_REST else before_ms
 
 

@@ -58,13 +58,13 @@ class Wait:
 
 @dataclass(slots=True)
 class Session:
-    """One session.
+    """A session.
 
     Attributes:
-        wait: Its wait, if it waits.
+        wait: The session's wait, if the session waits.
         transactions: Open transactions, transaction_id -> number of messages received.
-        transactions_lease: The lease of its open transactions.
-        rollbacks_known: How many rollbacks had counted (`PoisonCount.counted`) when it last received in a transaction.
+        transactions_lease: The lease of all open transactions.
+        rollbacks_known: `PoisonCount.counted` when the session last received messages in a transaction.
     """
 
     wait: Wait | None
@@ -73,7 +73,7 @@ class Session:
     rollbacks_known: int = 0
 
 
-# The most bytes that each takes in a snapshot, without its texts.
+# The most bytes that a session, a wait and a transaction take in a snapshot, without their texts.
 _SESSION_BYTES = 2 * NUMBER_BYTES + 6
 _WAIT_BYTES = 2 * NUMBER_BYTES + 3
 _TRANSACTION_BYTES = 1  # without its number of messages
@@ -89,12 +89,10 @@ class Sessions:
         marks: The marks of transactions that were given back.
     """
 
-    __slots__ = ("_of_program", "by_id", "marks", "open_transactions", "room")
-
     def __init__(self) -> None:
         self.room = ENDLESS
         self.by_id: dict[str, Session] = {}
-        # The id of a program -> those of its sessions in `by_id`, in order. A program's own session is not among them.
+        # The id of a program -> the ids of its sessions in `by_id`, in order; not a session whose id is the program's.
         self._of_program: dict[str, dict[str, None]] = {}
         self.open_transactions = 0
         self.marks = Marks()
@@ -128,7 +126,7 @@ class Sessions:
                 session.wait.lease.renew(now_ms)
 
     def received_or_waits(self, session_id: str, is_wait: bool, now_ms: int) -> None:
-        """Renews the leases of a session that has executed RECEIVE; ends its wait unless the RECEIVE waits."""
+        """Renews the leases of a session that has executed RECEIVE. Ends its wait unless the RECEIVE waits."""
         if session_id in self.by_id:
             self.heard(session_id, now_ms)
             if not is_wait:
@@ -165,8 +163,7 @@ class Sessions:
         if session is None:
             session = self.by_id[session_id] = Session(None, {}, Lease(now_ms))
             self._note_program(session_id)
-            if self.room.is_counted:
-                self.room.take(_SESSION_BYTES + text_bytes(session_id))
+            self.room.take(_SESSION_BYTES + text_bytes(session_id))
         return session
 
     def _close_if_idle(self, session_id: str) -> None:
@@ -174,16 +171,15 @@ class Sessions:
         if session is not None and session.wait is None and not session.transactions:
             del self.by_id[session_id]
             self._forget_program(session_id)
-            if self.room.is_counted:
-                self.room.take(-_SESSION_BYTES - text_bytes(session_id))
+            self.room.take(-_SESSION_BYTES - text_bytes(session_id))
 
     def is_waiting(self, session_id: str, now_ms: int) -> bool:
-        """Returns whether the session waits. A wait whose time is over has ended, even before `end_due` removes it."""
+        """Returns whether the session waits. A wait ends with its time-out, even before `end_due` removes the wait."""
         session = self.by_id.get(session_id)
         return session is not None and session.wait is not None and session.wait.ends_ms > now_ms
 
     def waits(self, session_id: str, where: bool, timeout_ms: int | None, now_ms: int) -> None:
-        """Starts or renews the session's wait. A renewal without a time-out keeps the time-out of before."""
+        """Starts or renews the session's wait. A renewal without a time-out keeps the previous time-out."""
         ends_ms = FOREVER_MS
         session = self._open(session_id, now_ms)
         if timeout_ms is not None:
@@ -195,7 +191,7 @@ class Sessions:
         session.wait = Wait(where, ends_ms, Lease(now_ms))
 
     def end_wait(self, session_id: str) -> None:
-        """Ends the wait, if any, of a session in `by_id`."""
+        """Ends the wait, if there is one, of a session in `by_id`."""
         self._forget_wait(self.by_id[session_id])
         self._close_if_idle(session_id)
 
@@ -219,21 +215,20 @@ class Sessions:
         transactions[transaction_id] = received
         if before is None:
             self.open_transactions += 1
-        if self.room.is_counted:
-            before_bytes = 0 if before is None else _transaction_bytes(transaction_id, before)
-            self.room.take(_transaction_bytes(transaction_id, received) - before_bytes)
+        before_bytes = 0 if before is None else _transaction_bytes(transaction_id, before)
+        self.room.take(_transaction_bytes(transaction_id, received) - before_bytes)
+
+    def _ended_with(self, session_id: str) -> dict[str, Session]:
+        """Returns the session, and the sessions of the program with this id."""
+        ids = [session_id, *self._of_program.get(session_id, ())]
+        return {each: self.by_id[each] for each in ids if each in self.by_id}
 
     def rollbacks_known(self, session_id: str) -> int:
-        """Returns how many rollbacks the session knows, or the one of the program's that knows most; otherwise 0."""
-        known = 0
-        for one in (session_id, *self._of_program.get(session_id, ())):
-            session = self.by_id.get(one)
-            if session is not None:
-                known = max(known, session.rollbacks_known)
-        return known
+        """Returns the most rollbacks that the session, or a session of the program with this id, knows; otherwise 0."""
+        return max([session.rollbacks_known for session in self._ended_with(session_id).values()], default=0)
 
     def end_transaction(self, session_id: str, transaction_id: str) -> int:
-        """Removes an open transaction; returns the number of its messages, 0 if the transaction is unknown."""
+        """Removes an open transaction. Returns the number of its messages; 0 if the transaction is unknown."""
         session = self.by_id.get(session_id)
         if session is None or transaction_id not in session.transactions:
             return 0
@@ -243,44 +238,34 @@ class Sessions:
         return messages
 
     def _ended(self, transaction_id: str, messages: int) -> None:
-        """Counts down for a transaction that has ended, and gives back its room."""
         self.open_transactions -= 1
-        if self.room.is_counted:
-            self.room.take(-_transaction_bytes(transaction_id, messages))
+        self.room.take(-_transaction_bytes(transaction_id, messages))
 
     def end(self, session_id: str, now_ms: int) -> int:
         """Removes a session that has ended, and the sessions of the program with this id.
 
-        Their transactions are given back, and marked: a COMMIT may still follow, because readers may share an id.
+        Their transactions are given back and marked, because a COMMIT may still follow: readers may share an id.
 
         Returns:
             The number of messages given back.
         """
-        ended = [session_id, *self._of_program.get(session_id, ())]
-        return sum([self._end(one, now_ms) for one in ended])
-
-    def _end(self, session_id: str, now_ms: int) -> int:
-        session = self.by_id.get(session_id)
-        if session is None:
-            return 0
-        given_back = self._give_back(session_id, session, now_ms)
-        self.end_wait(session_id)
+        given_back = 0
+        for ended_id, session in self._ended_with(session_id).items():
+            given_back += self._give_back(ended_id, session, now_ms)
+            self.end_wait(ended_id)
         return given_back
 
     def waiting(self) -> int:
         """Returns how many sessions wait without WHERE."""
-        if not self.by_id:  # the usual case
-            return 0
-        return sum(session.wait is not None and not session.wait.where for session in self.by_id.values())
+        sessions = self.by_id.values()
+        return len([session for session in sessions if session.wait is not None and not session.wait.where])
 
     def tasks_waiting(self) -> int:
         """Returns how many sessions wait, with or without WHERE: the column tasks_waiting."""
-        if not self.by_id:
-            return 0
-        return sum(session.wait is not None for session in self.by_id.values())
+        return len([session for session in self.by_id.values() if session.wait is not None])
 
     def last_wait_end_ms(self, now_ms: int) -> int:
-        """Returns when a wait without WHERE was last over whose result is on its way; NEVER_MS if there is none."""
+        """Returns the latest end of a wait without WHERE whose result is on its way; NEVER_MS without such a wait."""
         ended_ms = NEVER_MS
         for session in self.by_id.values():
             wait = session.wait

@@ -15,7 +15,7 @@ ONE_CAUSE_MS = 1_000
 USELESS_ACTIVATIONS_TOLERATED = 2
 MAX_QUIET_WINDOW_MS = 600_000
 
-# An observer that has been silent for so long may have been given up: senders that report count again.
+# After this silence of an observer, reports of senders count again, because the observer may be gone for good.
 OBSERVER_GONE_MS = 600_000
 
 # Transactions that were given back: the most marks of a queue, and their lifetime. A lease overdue by more than
@@ -25,7 +25,7 @@ MARK_LIFETIME_MS = 24 * 3_600_000
 LEASE_OVERDUE_MS = 10_000
 
 # After its own time-out, the result of a wait is on its way for this time: a batch of the monitor takes 0.45 s (p99).
-# A session that has been silent for as long as readers are between two SESSION_ALIVE is taken for dead instead.
+# A session that has been silent for longer than the interval between two SESSION_ALIVE counts as dead instead.
 RESULT_DUE_MS = 1_000
 SILENT_MS = 10_000
 
@@ -47,11 +47,11 @@ QUEUE_BYTES = 512
 COMMANDS_QUEUES_FACTOR = 2
 COMMANDS_ROOM_PERCENT = 150
 
-# D9: the pause before a task is started again that ended without a RECEIVE. Each further failure in a row doubles the
+# D9: the pause before another start after a task has ended without a RECEIVE. Each further failure in a row doubles the
 # pause, like the back-off of the activator's programs.
 TASK_RETRY_MS = 5_000
 MAX_TASK_RETRY_MS = 60_000
-# The number of characters kept of a task's failure; a host may report a longer one.
+# The monitor keeps this many characters of a task's failure. A host may report a longer text.
 MAX_FAILURE_LENGTH = 200
 # The greatest MAX_QUEUE_READERS of CREATE QUEUE, and the most running tasks in a queue's state.
 MAX_QUEUE_READERS = 32_767

@@ -1,7 +1,6 @@
-"""A shard: some of the queues, which share one clock and move batch by batch."""
+"""Takes the queues of a shard through their batches. The queues of a shard share one clock."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from streaming.core.activation.definition import QueueDefinition
 from streaming.core.activation.events import (
@@ -21,7 +20,6 @@ from streaming.core.activation.tasks import NameTask, Task
 from streaming.core.times import FOREVER_MS
 
 
-@dataclass(slots=True, init=False)
 class Step:
     """The result of one batch for one queue.
 
@@ -29,21 +27,12 @@ class Step:
         queue: The queue after the batch; None if it does not exist.
         notifications: The notifications to write, in order.
         tasks: task_id -> a task that was started (still unconfirmed) or changed, or None for a task that has ended.
-        refused: The events that a limit forbids, with the reasons. They have changed nothing.
+        refused: The events that a limit forbids, with the reasons. These events have changed nothing.
         writes_view: Whether to write the queue's row of the monitors view, or a tombstone if `queue` is None.
         next_check_ms: The next instant at which a check could decide differently without an event.
         wake_ms: The latest instant of the next step.
     """
 
-    queue: Queue | None
-    notifications: list[Notification]
-    tasks: dict[str, Task | None]
-    refused: list[tuple[Event, str]]
-    writes_view: bool
-    next_check_ms: int
-    wake_ms: int
-
-    # Written out, as in events.Receive.
     def __init__(  # noqa: PLR0913, PLR0917  (a value for each attribute)
         self,
         queue: Queue | None,
@@ -63,7 +52,7 @@ class Step:
         self.wake_ms = wake_ms
 
 
-def step_queue(  # noqa: PLR0913, PLR0917  (all that a step depends on; no two of them form a group)
+def step_queue(  # noqa: PLR0913, PLR0917  (everything that a step depends on)
     queue: Queue | None,
     batch: Iterable[Event],
     now_ms: int,
@@ -75,7 +64,7 @@ def step_queue(  # noqa: PLR0913, PLR0917  (all that a step depends on; no two o
 
     Args:
         queue: The queue before the batch, changed in place; None if it does not exist.
-        batch: The events of this queue in the batch, in order; empty if the queue is only due.
+        batch: The queue's events in the batch, in order; empty if the queue is only due.
         now_ms: The shard's time.
         settings: The settings of all queues.
         name_task: Returns the id of a new task, given the activation's sequence.
@@ -116,7 +105,7 @@ def step_queue(  # noqa: PLR0913, PLR0917  (all that a step depends on; no two o
 
 
 def _enter(queue: Queue | None, room: Room) -> tuple[State | None, tuple[int, ...] | None]:
-    """Makes a queue use this room from now on; returns the queue's state and counts."""
+    """Makes a queue use this room from now on. Returns the queue's state and counts."""
     if queue is None:
         return None, None
     queue.enter(room)

@@ -1,4 +1,4 @@
-"""The words in which an activator decides: notifications that come, those that it has acted on, and decisions."""
+"""The notifications that an activator receives, the notifications that it has acted on, and its decisions."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -9,13 +9,13 @@ class Notified:
     """A record of queue-activations.
 
     Attributes:
-        notification_id: Its id; a repeat has the same id.
-        sequence: The number of its activation. A queue that is created again starts at 1.
-        post_time: When the monitor activated the queue. `sequence` and `post_time` together identify an activation:
-            the records for all its event notifications have the same.
-        reason: Why the monitor wrote it.
-        unread: The number of unread messages at that time.
-        is_old: Whether it was written before this activator began to read.
+        notification_id: The id of the notification. A repeat has the same id.
+        sequence: The number of the activation. A queue that is created again starts at 1.
+        post_time: When the monitor activated the queue. `sequence` and `post_time` together identify an activation.
+            The records for all event notifications of an activation have the same values.
+        reason: Why the monitor activated the queue.
+        unread: The number of unread messages at the activation.
+        is_old: Whether the record was written before this activator began to read.
     """
 
     notification_id: str
@@ -45,7 +45,7 @@ class Decision:
         action: The kind of the decision.
         why: The reason.
         session_id: The session of the program to start or to ask to end now, or of the program that has exited.
-        notification_id: The notification that the decision is about, if any.
+        notification_id: The notification to which the decision belongs, if there is one.
     """
 
     action: Action
@@ -56,7 +56,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A notification that was acted on; other notifications of the same activation need no action."""
+    """A notification that the activator acted on. Other notifications of the same activation need no action."""
 
     notification_id: str
     sequence: int

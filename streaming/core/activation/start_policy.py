@@ -1,4 +1,4 @@
-"""The part of the activator's config that its decisions about a queue need."""
+"""The settings of the activator's config on which its decisions about a queue depend."""
 
 from dataclasses import dataclass
 
@@ -12,11 +12,11 @@ class Policy:
     """The config's settings for the programs of a queue.
 
     Attributes:
-        entry: A text that changes whenever anything in the config's entry changes.
-        min_programs: The number of programs kept running without a notification.
+        entry: A text that changes with each change of the config's entry.
+        min_programs: The number of programs that run even without a notification.
         max_programs: The most programs that run at a time.
         partitions: The partitions of the queue's topic, if there are fewer than the entry allows programs.
-        refusal: Why no program may be started for a queue of this name; empty if one may.
+        refusal: Why no program may be started for a queue of this name; empty if starts are allowed.
         startup_grace_ms: How long a program counts as still starting.
         success_exit_codes: The exit codes of a program that has done its work.
         fatal_exit_codes: The exit codes after which no program is started until the entry changes.
@@ -24,7 +24,7 @@ class Policy:
         max_backoff_ms: The longest pause.
         max_restarts: The most restarts in a row without another notification.
         idle_stop_ms: How long a group must have been idle before a program is asked to end.
-        longest_rest_ms: How long no consumer of a group runs before one is started to keep the group's offsets.
+        longest_rest_ms: The time without a consumer after which a program is started to keep the group's offsets.
         is_of_group: Whether the programs are consumers of a group that report nothing.
     """
 

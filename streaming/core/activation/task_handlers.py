@@ -19,7 +19,7 @@ RETRY_INTERVAL_MS = 5_000
 # The monitor repeats records only right after a crash, and only those of one batch.
 MAX_RECENT_TASKS = 100
 
-# 64 bits as hexadecimal digits: 100 of them stay below the 4,096 bytes that Kafka keeps with an offset
+# 64 bits as hexadecimal digits. 100 marks stay below the 4,096 bytes that Kafka keeps with an offset
 # (offset.metadata.max.bytes).
 _MARK_LENGTH = 16
 _MARKS = re.compile(rf"(?:[0-9a-f]{{{_MARK_LENGTH}}})*")
@@ -63,12 +63,11 @@ class TaskHandlers:
 
     def started(self, task_id: str, now_ms: int) -> None:
         """Records that the task runs and was reported just now."""
-        handler = self._busy[task_id]
-        handler.is_running = True
-        handler.due_ms = now_ms + REPORT_INTERVAL_MS
+        self._busy[task_id].is_running = True
+        self.reported(task_id, now_ms)
 
     def not_started(self, task_id: str, now_ms: int) -> None:
-        """Schedules another try for a task that could not be started for a temporary reason."""
+        """Schedules another attempt for a task that could not be started for a temporary reason."""
         handler = self._busy[task_id]
         handler.due_ms = min(now_ms + RETRY_INTERVAL_MS, handler.expires_ms)
 
@@ -97,14 +96,14 @@ def _duty(handler: _Handler, now_ms: int) -> Duty:
 
 
 class RecentTasks:
-    """The last tasks that were taken from one partition of queue-tasks.
+    """The last tasks that hosts took from one partition of queue-tasks.
 
     The monitor may write a record more than once, but each task is started only once. The host commits this list with
     the partition's offset, so the next host that is assigned the partition knows these tasks too.
     """
 
     def __init__(self, text: str = "") -> None:
-        """Restores a list from the result of `text()`; any other text gives an empty list."""
+        """Restores a list from the result of `text()`. Any other text gives an empty list."""
         marks = text if _MARKS.fullmatch(text) else ""
         self._marks = dict.fromkeys(marks[start : start + _MARK_LENGTH] for start in range(0, len(marks), _MARK_LENGTH))
 
@@ -112,7 +111,7 @@ class RecentTasks:
         return _mark(task_id) in self._marks
 
     def add(self, task_id: str) -> None:
-        """Adds a task that was taken; drops the oldest one beyond MAX_RECENT_TASKS."""
+        """Adds a task that the host has taken. Drops the oldest task beyond MAX_RECENT_TASKS."""
         self._marks[_mark(task_id)] = None
         if len(self._marks) > MAX_RECENT_TASKS:
             del self._marks[next(iter(self._marks))]

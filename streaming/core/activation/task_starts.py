@@ -1,7 +1,7 @@
 """Decides when a task is started for an activation that no RECEIVE has answered (D2, D9).
 
-Under `observed`, the monitor is silent, and only starts a task again after one has failed. Under `literal`, rules A and
-B go on deciding about tasks, since the activation page suppresses only notifications.
+Under `observed`, the monitor is silent, and only starts a task again after a task has failed. Under `literal`, rules A
+and B go on deciding about tasks, since the activation page suppresses only notifications.
 """
 
 from streaming.core.activation.definition import ActivationClause, QueueDefinition
@@ -34,9 +34,9 @@ def next_ms(
 
 
 def timeout_ms(definition: QueueDefinition, tasks: Tasks, unread: int, settings: CoreSettings) -> int:
-    """Returns T; FOREVER_MS if it never expires, or if T does not decide when the next task is started.
+    """Returns T; FOREVER_MS if T never expires, or does not decide when the next task is started.
 
-    At the limit the exit of a task comes first, and after a failure the next start.
+    At the limit, a task must exit first. After a failure, the back-off decides.
     """
     if not definition.notifications and unread > 0:
         is_at_limit = tasks.startable(definition.activation) is None

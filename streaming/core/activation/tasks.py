@@ -31,14 +31,14 @@ class Task:
     """A task that counts as running.
 
     Attributes:
-        procedure_name: The procedure it runs; None if the definition names none or this monitor did not start it.
+        procedure_name: The task's procedure; None without a procedure, or if this monitor did not start the task.
         execute_as: The user that EXECUTE AS names.
-        sequence: The number of the activation it was started for; 0 if this monitor did not start it.
-        started_ms: When it was requested.
-        host: The task host that runs it; None until a host has reported it.
-        is_confirmed: Whether a host has reported that it runs.
-        lease: How long it counts as running without a report.
-        request: The activation, if the task was requested for it just now. Snapshots do not keep it.
+        sequence: The number of the task's activation; 0 if this monitor did not start the task.
+        started_ms: When the monitor requested the task.
+        host: The task host that runs the task; None before the first report.
+        is_confirmed: Whether a host has reported that the task runs.
+        lease: How long the task counts as running without a report.
+        request: The activation for which the task was requested in this batch. Snapshots do not contain it.
     """
 
     procedure_name: str | None
@@ -61,31 +61,17 @@ class Tasks:
     Attributes:
         room: The remaining room of the shard.
         running: task_id -> task.
-        unanswered_from: The number of the first activation since the last RECEIVE that started a task; 0: none did.
-        retry_ms: When a task is to be started again; FOREVER_MS if none is.
-        failures: The number of tasks in a row that ended, for whatever reason, without a RECEIVE since their start.
-        is_procedure_failed: The last of them exited by itself.
-        failing_since_ms: When the first of them ended; NEVER_MS: nothing has failed.
-        failure: How the last of them failed; None if nothing has failed, or if there was no room to keep the text.
+        unanswered_from: The number of the first activation since the last RECEIVE that started a task; 0 without one.
+        retry_ms: When a task is to be started again; FOREVER_MS if no start is due.
+        failures: The number of tasks in a row that ended without a RECEIVE since their start.
+        is_procedure_failed: Whether the last failed task exited by itself.
+        failing_since_ms: When the first failed task ended; NEVER_MS without a failure.
+        failure: How the last failed task ended; None without a failure, or without room for the text.
         limit_reached: How often an activation was necessary and no task could be started, because max_queue_readers
             tasks were running or the room was used up.
         room_check_ms: When to check for room again, if this batch could not start a task because the room was used up;
             otherwise FOREVER_MS.
     """
-
-    __slots__ = (
-        "_changed",
-        "failing_since_ms",
-        "failure",
-        "failures",
-        "is_procedure_failed",
-        "limit_reached",
-        "retry_ms",
-        "room",
-        "room_check_ms",
-        "running",
-        "unanswered_from",
-    )
 
     def __init__(self) -> None:
         self.room = ENDLESS
@@ -118,9 +104,9 @@ class Tasks:
         sequence: int,
         name_task: NameTask,
         now_ms: int,
-        request: Notification | None = None,
+        request: Notification | None,
     ) -> None:
-        """Adds a task that the monitor now requests; looks again later if the room is used up."""
+        """Adds a task that the monitor requests now. Schedules another attempt if the room is used up."""
         if self.room.is_used_up_for_commands:
             self.retry_ms = now_ms + TASK_RETRY_MS
             return
@@ -136,8 +122,8 @@ class Tasks:
     def heard(self, task_id: str, host: str | None, may_adopt: bool, now_ms: int) -> None:
         """Applies a host's report that it runs a task.
 
-        An unknown task runs all the same: the monitor gave it up too early, or started without the checkpoint that had
-        the task. If `may_adopt`, it counts as running, so that max_queue_readers still holds. A known task keeps its
+        An unknown task runs, too: the monitor gave it up too early, or started without the checkpoint that had the
+        task. If `may_adopt`, the task counts as running, so that max_queue_readers still holds. A known task keeps its
         lease even if there is no room for its host's name, so a long name cannot make the task count as lost.
 
         Raises:
@@ -163,7 +149,7 @@ class Tasks:
             self._changed[task_id] = task
 
     def end(self, task_id: str) -> Task | None:
-        """Removes a task that no longer runs; returns it, or None if it is unknown."""
+        """Removes a task that no longer runs. Returns the task, or None if it is unknown."""
         task = self.running.pop(task_id, None)
         if task is not None:
             self.room.take(-_size_bytes(task_id, task))
@@ -175,8 +161,8 @@ class Tasks:
 
         Args:
             task: The task.
-            by_itself: Whether it exited by itself: it did start, and was neither killed nor lost.
-            why: How it ended.
+            by_itself: Whether the task exited by itself: it was started, and was neither killed nor lost.
+            why: How the task ended.
             has_pause: Whether another start has to wait.
             now_ms: The time.
         """
@@ -191,12 +177,12 @@ class Tasks:
         self._keep_failure(why[:MAX_FAILURE_LENGTH])
 
     def interrupted(self, task: Task, now_ms: int) -> None:
-        """Schedules another start after the end of a task that says nothing about it: its host is being stopped."""
+        """Schedules another start of a task that was ended because its host is being stopped."""
         if not self._may_have_worked(task):
             self.retry_ms = now_ms + self._pause_ms()
 
     def _may_have_worked(self, task: Task) -> bool:
-        """Returns whether a RECEIVE has come since the start of a task."""
+        """Returns whether a RECEIVE has come since the start of the task."""
         return not 0 < self.unanswered_from <= task.sequence
 
     def _pause_ms(self) -> int:
@@ -214,7 +200,7 @@ class Tasks:
         return self.retry_ms if self.failures > 1 and self.retry_ms < FOREVER_MS else NEVER_MS
 
     def answered(self) -> None:
-        """Notes a RECEIVE, or a new monitor: no task that runs now can fail, and failures are forgotten."""
+        """Notes a RECEIVE or a new monitor. Running tasks no longer count as failed, and failures are forgotten."""
         self.unanswered_from = 0
         self._forgive()
 
@@ -227,7 +213,7 @@ class Tasks:
             self._keep_failure(None)
 
     def try_another_procedure(self, now_ms: int) -> None:
-        """Forgets the failures of the previous procedure; starts a task at once if they held one back."""
+        """Forgets the failures of the previous procedure. Starts a task at once if failures have delayed its start."""
         is_awaited = self.retry_ms < FOREVER_MS
         self._forgive()
         if is_awaited:

@@ -1,8 +1,8 @@
 """The marks of transactions that were given back because their lease or their session has ended.
 
-Such a transaction may be open all the same, because its reader was only silent. Its messages are unread again, so its
-COMMIT takes them off the count. A reader that reports `unread` does not count the messages of open transactions: after
-that, the count lacks them, and only the transaction's ROLLBACK, or the end of its session, adds them again.
+Such a transaction may still be open, because its reader was only silent. Its messages are unread again, so its COMMIT
+subtracts them from the count. A reader that reports `unread` does not count the messages of open transactions. After
+such a report the count lacks these messages. Only the transaction's ROLLBACK, or the end of its session, adds them.
 """
 
 from dataclasses import dataclass
@@ -21,12 +21,12 @@ _MARK_BYTES = 3 * NUMBER_BYTES + 1
 
 @dataclass(slots=True)
 class Mark:
-    """The mark of one transaction.
+    """The mark of a transaction.
 
     Attributes:
-        messages: The messages that it has received.
-        given_back_ms: When they were last given back.
-        missing: How many of them the count of unread messages lacks.
+        messages: The number of messages that the transaction has received.
+        given_back_ms: When messages were last given back.
+        missing: The number of these messages that the count of unread messages lacks.
     """
 
     messages: int
@@ -42,14 +42,12 @@ class Marks:
         by_key: The marks; the oldest first.
     """
 
-    __slots__ = ("_counted", "_missing", "by_key", "room")
-
     def __init__(self) -> None:
         self.room = ENDLESS
         self.by_key: dict[Key, Mark] = {}
-        # The marks of which the count has some messages.
+        # The marks with messages that the count includes.
         self._counted: dict[Key, None] = {}
-        # A session or a program -> its marks of which the count lacks some.
+        # A session or a program -> its marks with messages that the count lacks.
         self._missing: dict[str, dict[Key, None]] = {}
 
     def restore(self, by_key: dict[Key, Mark]) -> None:
@@ -82,7 +80,7 @@ class Marks:
             if len(self.by_key) >= MAX_MARKS:
                 self._drop(next(iter(self.by_key)))
             mark = Mark(0, now_ms)
-            self._take_room(_MARK_BYTES, key)
+            self.room.take(_size_bytes(key))
         mark.messages = min(mark.messages + messages, MAX_MESSAGES)
         mark.given_back_ms = now_ms
         self.by_key[key] = mark
@@ -94,7 +92,7 @@ class Marks:
         return self._drop(key) if key in self.by_key else None
 
     def miss_all(self, now_ms: int) -> None:
-        """Notes that the count no longer contains any of the messages, because a reader has reported `unread`."""
+        """Notes that the count lacks the messages of all marks, because a reader has reported `unread`."""
         self.drop_old(now_ms)
         for key in self._counted:
             mark = self.by_key[key]
@@ -103,7 +101,10 @@ class Marks:
         self._counted.clear()
 
     def end(self, session_id: str, now_ms: int) -> int:
-        """Returns how many messages the count lacks of a session, or of a program, that has ended: they are unread."""
+        """Returns the number of messages of a session or program that has ended which the count lacks.
+
+        These messages are unread again.
+        """
         self.drop_old(now_ms)
         messages = 0
         for key in list(self._missing.get(session_id, ())):
@@ -123,15 +124,10 @@ class Marks:
             self._drop(oldest)
 
     def _drop(self, key: Key) -> Mark:
-        self._take_room(-_MARK_BYTES, key)
+        self.room.take(-_size_bytes(key))
         self._forget_missing(key)
         self._counted.pop(key, None)
         return self.by_key.pop(key)
-
-    def _take_room(self, mark_bytes: int, key: Key) -> None:
-        if self.room.is_counted:
-            texts_bytes = text_bytes(key[0]) + text_bytes(key[1])
-            self.room.take(mark_bytes + texts_bytes if mark_bytes > 0 else mark_bytes - texts_bytes)
 
     def _note_missing(self, key: Key) -> None:
         for owner in _owners(key):
@@ -146,6 +142,11 @@ class Marks:
                     del self._missing[owner]
 
 
+def _size_bytes(key: Key) -> int:
+    """Returns the most bytes that a mark takes in a snapshot."""
+    return _MARK_BYTES + text_bytes(key[0]) + text_bytes(key[1])
+
+
 def _owners(key: Key) -> set[str]:
-    """Returns with whose end a transaction ends: its session, and the program of the session."""
+    """Returns the session of a transaction, and the session's program: the transaction ends with each of them."""
     return {key[0], program_of(key[0])}

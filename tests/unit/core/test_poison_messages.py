@@ -205,7 +205,7 @@ class TestOneCause:
         for one in range(5):
             timeline.batch(SECOND + one * apart_ms, end(f"s0.{one}"))
         assert (timeline.unread, timeline.queue.definition.is_on) == (5, True)
-        assert timeline.queue.rollbacks == 1
+        assert timeline.queue.poison.rollbacks == 1
 
     @pytest.mark.parametrize("is_one_batch", [True, False])
     def test_if_they_end_together_five_times_the_queue_is_set_off(self, is_one_batch: bool) -> None:
@@ -219,7 +219,7 @@ class TestOneCause:
         else:
             for number, batch in enumerate(rounds[:4]):
                 timeline.at((number + 1) * 100, *batch)
-        assert (timeline.queue.rollbacks, timeline.queue.definition.is_on) == (4, True)
+        assert (timeline.queue.poison.rollbacks, timeline.queue.definition.is_on) == (4, True)
         timeline.at(SECOND, *rounds[4])
         assert not timeline.queue.definition.is_on
 
@@ -236,7 +236,7 @@ class TestOneCause:
         timeline.batch(SECOND, ROLLBACK("s0.0", "t"))
         timeline.batch(SECOND + 1, received(1, "s0.1", "t"))
         timeline.batch(SECOND + 2, ROLLBACK("s0.1", "t"), ROLLBACK("s0.2", "t"))
-        assert timeline.queue.rollbacks == 2
+        assert timeline.queue.poison.rollbacks == 2
 
 
 class TestInterrupted:

@@ -64,7 +64,7 @@ class TestAfterAReadersCount:
     def test_messages_that_come_back_are_no_poison(self) -> None:
         timeline = healed()
         timeline.at(2 * MINUTE, ROLLBACK("x", "t"), ENDED("x"))
-        assert timeline.queue.rollbacks == 0
+        assert timeline.queue.poison.rollbacks == 0
 
     def test_messages_that_arrive_after_a_late_commit_are_activated_for(self) -> None:
         timeline = healed()
