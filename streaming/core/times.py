@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 
-# Far outside every real clock in both directions (some 31,000 years), so plain arithmetic needs no special case:
+# Far outside every real clock in both directions (31,000 years), so plain arithmetic needs no special case.
 # now - NEVER_MS is longer than any window, and now + FOREVER_MS is later than any instant.
 NEVER_MS = -(10**15)
 FOREVER_MS = 10**15
@@ -23,7 +23,7 @@ def iso_time(wall_ms: int) -> str:
 
 
 def iso_ms(iso: str) -> int | None:
-    """Returns the milliseconds since 1970 of an instant that is ISO 8601; None if it is none."""
+    """Returns the milliseconds since 1970 of an ISO 8601 instant; None if the text is not such an instant."""
     try:
         return round(datetime.fromisoformat(iso).timestamp() * 1000)
     except (ValueError, OverflowError):
@@ -31,14 +31,14 @@ def iso_ms(iso: str) -> int | None:
 
 
 def date_and_time(iso: str) -> tuple[str, str]:
-    """Returns date and time of day, to the second, of an instant that is ISO 8601 in UTC."""
+    """Returns date and time of day, to the second, of an ISO 8601 instant in UTC."""
     return iso[:10], iso[11:19]
 
 
 def readable_time(iso: str) -> str:
-    """Returns such an instant for a text that is kept or the same at any time, as `2026-01-31 14:03:12 UTC`.
+    """Returns an ISO 8601 instant in UTC for a text that is kept, as `2026-01-31 14:03:12 UTC`.
 
-    What is shown at once leaves out the date of today (streaming.system.ages).
+    Texts that are shown at once leave out the date of today (streaming.system.ages).
     """
     return " ".join((*date_and_time(iso), "UTC"))
 
@@ -62,7 +62,7 @@ class Clock:
 
     @property
     def ahead_ms(self) -> int:
-        """By how much this clock is ahead of the wall clock: the sum of the jumps by which that was set back."""
+        """Returns how far this clock is ahead of the wall clock: the sum of all jumps back of the wall clock."""
         return self.now_ms - self.batch_ms
 
     def wall_ms(self, instant_ms: int) -> int:

@@ -23,8 +23,8 @@ BUGS: Bugs = {
     ],
     "A group with members: messages wait": [
         # Late without L.
-        Bug(_GROUP, "end = log.end_at(now_ms - late_ms)", "end = log.end"),
-        Bug(_GROUP, "end = log.end_at(now_ms - late_ms)", "end = log.end_at(now_ms - late_ms // 2)"),
+        Bug(_GROUP, "end := log.end_at(now_ms - late_ms)", "end := log.end"),
+        Bug(_GROUP, "end := log.end_at(now_ms - late_ms)", "end := log.end_at(now_ms - late_ms // 2)"),
     ],
     "L is one and a half times": [
         Bug(_STALLS, "longest_ms * 3 // 2", "longest_ms"),
@@ -38,7 +38,7 @@ BUGS: Bugs = {
     ],
     "A new owner has L": [
         # An owner that has no L.
-        Bug(_GROUP, "if now_ms - owned_since_ms < late_ms:", "if now_ms < owned_since_ms:"),
+        Bug(_GROUP, "has_had_time = now_ms - owned_since_ms >= late_ms", "has_had_time = now_ms >= owned_since_ms"),
     ],
     "A partition without an owner is work": [
         Bug(_VERDICT, "each.owner is None and each.unowned_ms >= late_ms", "each.owner is None"),

@@ -143,10 +143,10 @@ def _absent(now: Situation) -> list[str]:
 def _inactive(now: Situation) -> list[str]:
     if now.takers > 0 and not now.is_watched:
         they_take = "it still does, it takes" if now.takers == 1 else "they still do, they take"
-        return [f"There was nothing to receive. {_who_waited(now.takers)} in RECEIVE. If {they_take} the next message."]
+        return [f"There was nothing to receive. {_who_waits(now)} in RECEIVE. If {they_take} the next message."]
     if now.takers > 0:
         return [
-            f"There is nothing to receive. {_who_waits(now.takers)} in RECEIVE and would take the next message, so no "
+            f"There is nothing to receive. {_who_waits(now)} in RECEIVE and would take the next message, so no "
             "reader has to be started: with a waiting reader, INACTIVE is the expected state."
         ]
     if now.max_queue_readers == 0 and not now.has_notifications:
@@ -186,12 +186,15 @@ def _looks(now: Situation, again: str, instant: str) -> str:
     return f"{'the' if now.is_watched else 'a'} monitor looks {again} {at}"
 
 
-def _who_waits(readers: int) -> str:
-    return "A reader waits" if readers == 1 else f"{readers} readers wait"
+def _next_look(now: Situation, instant: str) -> str:
+    looks = _looks(now, "next", instant)
+    return f"{looks[0].upper()}{looks[1:]}."
 
 
-def _who_waited(readers: int) -> str:
-    return "A reader waited" if readers == 1 else f"{readers} readers waited"
+def _who_waits(now: Situation) -> str:
+    if now.takers == 1:
+        return f"A reader {_now_or_then(now, 'waits', 'waited')}"
+    return f"{now.takers} readers {_now_or_then(now, 'wait', 'waited')}"
 
 
 def _now_or_then(now: Situation, present: str, past: str) -> str:
@@ -237,8 +240,7 @@ def _receives_occurring(now: Situation) -> list[str]:
         once = "once a quiet window has passed in which no reader waited and none found the queue empty"
         sentences.append(_now_or_then(now, f"One more is requested {once}.", f"One more was to be requested {once}."))
     if now.hindrance in (Hindrance.QUIET_WINDOW, None) and now.next_check_at is not None:
-        looks = _looks(now, "next", now.next_check_at)
-        sentences.append(f"{looks[0].upper()}{looks[1:]}.")
+        sentences.append(_next_look(now, now.next_check_at))
         if now.empty_at is not None:
             sentences.append(f"The last RECEIVE that found nothing was at {now.empty_at}.")
     return sentences
@@ -247,10 +249,10 @@ def _receives_occurring(now: Situation) -> list[str]:
 def _reader_waits(now: Situation) -> str:
     if not now.is_watched:
         although = f" although {now.unread:,} messages were unread" if now.takers < now.unread else ""
-        return f"{_who_waited(now.takers)} in RECEIVE{although}."
+        return f"{_who_waits(now)} in RECEIVE{although}."
     if now.takers < now.unread:
         return _waiting_in_vain(now)
-    return f"{_who_waits(now.takers)} in RECEIVE and would take the next message, so one more would have no work."
+    return f"{_who_waits(now)} in RECEIVE and would take the next message, so one more would have no work."
 
 
 def _no_task(now: Situation) -> str:
@@ -270,7 +272,7 @@ def _waiting_in_vain(now: Situation) -> str:
     they, have, do, them = ("it", "has", "does", "it") if now.takers == 1 else ("they", "have", "do", "them")
     free = f"{they} {have} no partition with messages" if now.is_topic else f"nothing that is unread is free for {them}"
     return (
-        f"{_who_waits(now.takers)} in RECEIVE although {now.unread:,} messages are unread. If {they} {do} not take "
+        f"{_who_waits(now)} in RECEIVE although {now.unread:,} messages are unread. If {they} {do} not take "
         f"them at once, {free}, and one more reader would have no work either."
     )
 
@@ -288,8 +290,7 @@ def _observed(now: Situation, seen: Observed) -> list[str]:
     if now.state is State.INACTIVE or seen.blind or seen.answer(now.unread) is not True:
         return sentences
     if now.hindrance is Hindrance.READER_WAITS:
-        who = _now_or_then(now, _who_waits(now.takers), _who_waited(now.takers))
-        sentences.append(f"{who} in RECEIVE, so no other {_now_or_then(now, 'is', 'was')} requested.")
+        sentences.append(f"{_who_waits(now)} in RECEIVE, so no other {_now_or_then(now, 'is', 'was')} requested.")
     elif now.hindrance is Hindrance.TASK_LIMIT:
         task = _now_or_then(now, "No task is", "No task was")
         sentences.append(f"{task} started, because {_no_task(now)}.")
@@ -297,8 +298,7 @@ def _observed(now: Situation, seen: Observed) -> list[str]:
         if now.is_watched:
             sentences.append("One more is requested once the observer has said so for a whole quiet window.")
         if now.next_check_at is not None:
-            looks = _looks(now, "next", now.next_check_at)
-            sentences.append(f"{looks[0].upper()}{looks[1:]}.")
+            sentences.append(_next_look(now, now.next_check_at))
     return sentences
 
 

@@ -17,8 +17,8 @@ from streaming.core.activation.start_policy import Policy
 from streaming.core.numbers import plural
 from streaming.core.times import FOREVER_MS, NEVER_MS
 
-# The pause before a notification that was given up is tried again, because the monitor repeats no notification of a queue
-# without a time-out. The pause is long enough to cost little, and short enough after the program was fixed.
+# The pause before a notification that was given up is tried again, because for a queue without a time-out the monitor
+# writes no further one. The pause is long enough to cost little, and short enough after the program was fixed.
 RETRY_MS = 600_000
 
 # Repeats soon follow the first record, and a queue has at most one activation per quiet window (5 s).

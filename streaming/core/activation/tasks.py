@@ -99,12 +99,7 @@ class Tasks:
         return self.room.is_used_up_for_commands and self.startable(clause) is not None
 
     def start(
-        self,
-        clause: ActivationClause,
-        sequence: int,
-        name_task: NameTask,
-        now_ms: int,
-        request: Notification | None,
+        self, clause: ActivationClause, sequence: int, name_task: NameTask, now_ms: int, request: Notification | None
     ) -> None:
         """Adds a task that the monitor requests now. Schedules another attempt if the room is used up."""
         if self.room.is_used_up_for_commands:
@@ -225,8 +220,6 @@ class Tasks:
 
     def lost(self, now_ms: int, settings: CoreSettings) -> list[str]:
         """Returns the tasks whose lease is over."""
-        if not self.running:  # the usual case
-            return []
         return [
             task_id for task_id, task in self.running.items() if task.lease.has_ended(now_ms, settings.task_lease_ms)
         ]

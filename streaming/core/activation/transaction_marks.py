@@ -61,9 +61,7 @@ class Marks:
 
     def newest_ms(self) -> int:
         """Returns when a transaction was last given back, or NEVER_MS."""
-        for mark in reversed(self.by_key.values()):
-            return mark.given_back_ms
-        return NEVER_MS
+        return next(reversed(self.by_key.values())).given_back_ms if self.by_key else NEVER_MS
 
     def add(self, key: Key, messages: int, has_room: bool, now_ms: int) -> None:
         """Marks messages that were given back. Without room, a transaction that has no mark gets none.

@@ -1,8 +1,7 @@
-"""The state of a connection to another instance: when it is opened, rests after a failure, and is closed when idle.
+"""The state of a connection to another instance: its opening, its rest after a failure, and its end when it is idle.
 
-The times are those of Service Broker's transport ("Service Broker Periodic Tasks"): a destination is left alone for
-15 s after a disconnection and for 60 s after an attempt that has failed, and a connection that has been idle for 90 s
-is closed.
+The times are those of Service Broker's transport ("Service Broker Periodic Tasks"). After a disconnection the
+destination rests for 15 s, and after a failed attempt for 60 s. A connection that has been idle for 90 s is closed.
 """
 
 from dataclasses import dataclass
@@ -22,8 +21,8 @@ class ConnectionTimes:
     """The times of connections.
 
     Attributes:
-        after_disconnection_ms: How long a destination is left alone after a disconnection.
-        after_failure_ms: The same after an attempt to connect that has failed.
+        after_disconnection_ms: How long a destination rests after a disconnection.
+        after_failure_ms: How long a destination rests after a failed attempt to connect.
         idle_ms: How long a connection may be idle.
     """
 
@@ -34,16 +33,16 @@ class ConnectionTimes:
 
 @dataclass(slots=True)
 class Connection:
-    """A connection to one address. All instants are of one clock.
+    """A connection to an address. All instants are of one clock.
 
     Attributes:
         times: The times.
         state: The state.
-        since_ms: The instant of the last change of the state.
-        used_ms: The instant at which something was last to be sent.
-        suppressed_until_ms: The instant before which the destination is left alone.
-        is_wanted: Whether something was to be sent since it was closed.
-        last_error: Why it was closed or could not be opened; empty: neither has happened.
+        since_ms: When the state last changed.
+        used_ms: When a program last had something to send.
+        suppressed_until_ms: The end of the destination's rest.
+        is_wanted: Whether, since the connection was closed, a program had something to send.
+        last_error: Why the connection was closed or could not be opened; empty without an error.
     """
 
     times: ConnectionTimes
@@ -55,7 +54,7 @@ class Connection:
     last_error: str = ""
 
     def use(self, now_ms: int) -> bool:
-        """Notes that something is to be sent. Returns whether it can be taken: now, or when the attempt succeeds."""
+        """Notes that a program has something to send. Returns whether the connection is open or being opened."""
         self.used_ms = now_ms
         if self.state is ConnectionState.CLOSED:
             self.is_wanted = True
@@ -65,7 +64,7 @@ class Connection:
         return True
 
     def try_again(self, now_ms: int) -> bool:
-        """Opens a closed connection for which something waits, unless it rests. Returns whether it does."""
+        """Opens a closed connection for which something waits, unless it rests. Returns whether it opens now."""
         if self.state is not ConnectionState.CLOSED or not self.is_wanted or now_ms < self.suppressed_until_ms:
             return False
         self._change(ConnectionState.CONNECTING, now_ms)
@@ -82,7 +81,7 @@ class Connection:
         Args:
             now_ms: The instant.
             reason: The reason.
-            is_pending: Whether something was still to be sent. Then it is opened again as soon as it has rested.
+            is_pending: Whether something still waits. Then the connection is opened again after its rest.
         """
         has_failed = self.state is ConnectionState.CONNECTING
         rest_ms = self.times.after_failure_ms if has_failed else self.times.after_disconnection_ms
@@ -91,11 +90,11 @@ class Connection:
         self.suppressed_until_ms, self.last_error = now_ms + rest_ms, reason
 
     def is_idle(self, now_ms: int) -> bool:
-        """Returns whether it is open and has not been used for long."""
+        """Returns whether the connection is open and has been idle for too long."""
         return self.state is ConnectionState.CONNECTED and now_ms >= self.used_ms + self.times.idle_ms
 
     def close_idle(self, now_ms: int) -> None:
-        """Closes it; the next use opens it again."""
+        """Closes an idle connection. The next use opens it again."""
         self._change(ConnectionState.CLOSED, now_ms)
 
     def _change(self, state: ConnectionState, now_ms: int) -> None:

@@ -1,7 +1,7 @@
-"""The messages that an instance sends on for others, while they wait in memory for a connection.
+"""The messages that an instance forwards for other instances, while they wait in memory for a connection.
 
-The limits are those of Service Broker's message forwarding: a size in all (MESSAGE_FORWARD_SIZE; beyond it, 11289), and
-60 s for each message ("Service Broker Periodic Tasks": the forwarder; 11290).
+The limits are those of Service Broker's message forwarding: a total size (MESSAGE_FORWARD_SIZE; error 11289), and 60 s
+for each message ("Service Broker Periodic Tasks": the forwarder; error 11290).
 """
 
 from collections import deque
@@ -28,8 +28,8 @@ class Destination(Generic[Message]):
     """The messages that wait for one address.
 
     Attributes:
-        size: Their size in bytes.
-        messages: The messages, in the order in which they came.
+        size: The size of all messages, in bytes.
+        messages: The messages, in the order of their arrival.
     """
 
     size: int = 0
@@ -40,17 +40,17 @@ class Forwarder(Generic[Message]):
     """The messages that wait. All instants are of one clock.
 
     Attributes:
-        destinations: Address -> what waits for it. Addresses for which nothing waits are absent.
+        destinations: Address -> the messages that wait for it. An address without messages is absent.
     """
 
     def __init__(self, max_bytes: int = DEFAULT_FORWARD_BYTES) -> None:
-        """Begins empty; `max_bytes` may wait in all."""
+        """Creates an empty forwarder, in which at most `max_bytes` may wait."""
         self.destinations: dict[str, Destination[Message]] = {}
         self._max_bytes = max_bytes
         self._bytes = 0
 
     def take(self, address: str, message: Message, size: int, received_ms: int) -> bool:
-        """Takes a message of `size` bytes, unless there is no room. Returns whether it does."""
+        """Takes a message of `size` bytes if there is room. Returns whether there was room."""
         if self._bytes + size > self._max_bytes:
             return False
         destination = self.destinations.setdefault(address, Destination())
@@ -60,13 +60,13 @@ class Forwarder(Generic[Message]):
         return True
 
     def take_out(self, address: str) -> list[Message]:
-        """Removes and returns all messages for an address, in the order in which they came."""
+        """Removes and returns all messages for an address, in the order of their arrival."""
         destination: Destination[Message] = self.destinations.pop(address, Destination())
         self._bytes -= destination.size
         return [waiting.message for waiting in destination.messages]
 
     def delete_overdue(self, now_ms: int) -> int:
-        """Deletes the messages that came MAX_FORWARD_MS ago or earlier. Returns their number."""
+        """Deletes the messages that have waited for MAX_FORWARD_MS or longer. Returns their number."""
         deleted = 0
         for address, destination in [*self.destinations.items()]:
             kept = deque(each for each in destination.messages if each.received_ms + MAX_FORWARD_MS > now_ms)

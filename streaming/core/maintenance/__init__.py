@@ -1,1 +1,1 @@
-"""Periodic tasks: which are due, and what they have done."""
+"""Periodic tasks: their schedule, and the record of their runs."""

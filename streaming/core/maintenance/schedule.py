@@ -1,8 +1,8 @@
-"""The periodic tasks of a program: when each is due, and what it has done.
+"""The periodic tasks of a program: their schedule, and the record of their runs.
 
-The rules are those of the document "Service Broker Periodic Tasks": a timer notifies at an interval of 5 s.
-Notifications are counted, and a task is done on every one, on every second, or on every fifth. Notifications that are
-missed, because the machine stood still, are not made up for: the task is done once.
+The rules are those of the document "Service Broker Periodic Tasks". A timer notifies at an interval of 5 s. A task runs
+on every notification, on every second, or on every fifth. After a time in which the machine stood still, the task runs
+once, however many notifications were missed.
 """
 
 from collections.abc import Iterable
@@ -13,21 +13,21 @@ DEFAULT_INTERVAL_MS = 5_000
 
 @dataclass(slots=True, eq=False)
 class PeriodicTask:
-    """A task and its record.
+    """A task and the record of its runs.
 
     Attributes:
-        name: Its name, as users see it.
-        every: It is done on each notification whose number is a multiple of this.
-        purpose: What it does, for users.
-        is_counted: Whether an event does it before its turn, so that the turn only counts what was done.
-        last_notification: The notification on which it was last done; 0: none.
-        runs: How often it was done, failures included. Turns at which there was nothing to count are no runs.
-        failures: How often it has failed.
-        done: The number of things that it has done: messages deleted, connections closed, ...
-        last_run_ms: The instant of the last run; None: there was none.
-        last_done: The number of things that the last run did.
-        duration_ms: How long the last run took; 0 if it only counts.
-        last_error: Why it last failed; empty: it never has.
+        name: The task's name, as users see it.
+        every: The task runs on each notification whose number is a multiple of `every`.
+        purpose: The task's purpose, for users.
+        is_counted: Whether events do the work before the task's turn, so that the turn only counts this work.
+        last_notification: The notification of the last run; 0 before the first run.
+        runs: The number of runs, failures included. A turn of a counted task without work is not a run.
+        failures: The number of failures.
+        done: The results of all runs: the number of messages deleted, of connections closed, ...
+        last_run_ms: When the task last ran; None before the first run.
+        last_done: The result of the last run.
+        duration_ms: The duration of the last run; 0 for a counted task.
+        last_error: Why the task last failed; empty without a failure.
     """
 
     name: str
@@ -44,14 +44,14 @@ class PeriodicTask:
     last_error: str = ""
 
     def succeeded(self, began_ms: int, ended_ms: int, done: int) -> None:
-        """Notes a run that did `done` things."""
+        """Notes a run with the result `done`."""
         if self.is_counted and not done:
             return
         self._ran(began_ms, began_ms if self.is_counted else ended_ms, done)
         self.done += done
 
     def failed(self, began_ms: int, ended_ms: int, reason: str) -> None:
-        """Notes a run that has failed. The task is done again when it is next due."""
+        """Notes a failed run. The task runs again when it is next due."""
         self._ran(began_ms, ended_ms, 0)
         self.failures += 1
         self.last_error = reason
@@ -62,7 +62,7 @@ class PeriodicTask:
 
 
 def next_turn_ms(now_ms: int, interval_ms: int) -> int:
-    """Returns the next instant at which tasks with this interval are done, by a clock that all of them share."""
+    """Returns the next instant at which tasks with this interval run, by a clock that all of them share."""
     return (now_ms // interval_ms + 1) * interval_ms
 
 
@@ -70,16 +70,16 @@ class Schedule:
     """The tasks of a program. All instants are of one clock, which never runs backwards.
 
     Attributes:
-        tasks: The tasks, in the order in which they are done.
+        tasks: The tasks, in the order in which they run.
     """
 
     def __init__(self, tasks: Iterable[PeriodicTask], interval_ms: int, begin_ms: int) -> None:
-        """Begins without any notification.
+        """Creates a schedule before its first notification.
 
         Args:
             tasks: The tasks.
             interval_ms: The interval of the notifications.
-            begin_ms: The instant from which they are counted.
+            begin_ms: The instant from which the notifications are counted.
         """
         self.tasks = [*tasks]
         self._interval_ms = interval_ms
@@ -90,7 +90,7 @@ class Schedule:
         return (now_ms - self._begin_ms) // self._interval_ms
 
     def take_due(self, now_ms: int) -> list[PeriodicTask]:
-        """Returns the tasks that are due, in order, and counts them as begun."""
+        """Returns the tasks that are due, in order, and notes that they run on this notification."""
         notification = self.notifications(now_ms)
         due = [task for task in self.tasks if notification // task.every > task.last_notification // task.every]
         for task in due:

@@ -1,6 +1,6 @@
-"""The periodic tasks of all programs: name, how often, and purpose.
+"""The periodic tasks of all programs, with their names, intervals and purposes.
 
-The tasks are those of the document "Service Broker Periodic Tasks". docs/periodic-tasks.md has them one by one.
+The tasks are those of the document "Service Broker Periodic Tasks". docs/periodic-tasks.md describes each task.
 """
 
 from typing import NamedTuple
@@ -10,10 +10,10 @@ class Task(NamedTuple):
     """A periodic task.
 
     Attributes:
-        name: Its name, as users see it.
-        every: It is done on each notification whose number is a multiple of this.
-        purpose: What it does, for users.
-        is_counted: Whether an event does it before its turn, so that the turn only counts what was done.
+        name: The task's name, as users see it.
+        every: The task runs on each notification whose number is a multiple of `every`.
+        purpose: The task's purpose, for users.
+        is_counted: Whether events do the work before the task's turn, so that the turn only counts this work.
     """
 
     name: str

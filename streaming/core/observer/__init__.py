@@ -1,4 +1,4 @@
-"""Consumer groups that report nothing: whether one more reader would have work, from what the brokers say of them.
+"""Decides from the brokers' answers whether one more reader of a consumer group that reports nothing would have work.
 
-The observer stands in for the group's next reader: it says what this reader would find if it joined now.
+The observer stands in for the group's next reader: it says which work this reader would find if it joined now.
 """

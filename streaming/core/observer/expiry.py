@@ -1,7 +1,7 @@
-"""The time for which Kafka keeps the offsets of a group that nobody is a member of.
+"""The time for which Kafka keeps the offsets of a group without members.
 
-It counts from an instant that it tells no client. So an outside observer can say how long it keeps them, and from when
-it counts, but not when it forgets them.
+Kafka tells no client the instant from which it counts this time. So an observer can say how long Kafka keeps the
+offsets, and after which event the time begins, but not when Kafka deletes them.
 """
 
 from enum import StrEnum
@@ -13,18 +13,18 @@ _UNKNOWN_REST_MS = 8 * 3_600_000
 
 
 class KeptFrom(StrEnum):
-    """The instant from which Kafka counts how long it keeps the offsets of a group without members."""
+    """The event from which Kafka counts how long it keeps the offsets of a group without members."""
 
-    LAST_MEMBER = "last_member"  # of the classic protocol: that in which the last member has left
-    LAST_COMMIT = "last_commit"  # of KIP-848, and of a group that never had members: each partition's last commit
+    LAST_MEMBER = "last_member"  # in the classic protocol: the last member leaves
+    LAST_COMMIT = "last_commit"  # in KIP-848, and for a group that never had members: each partition's last commit
 
 
 def kept_in_words(kept_from: KeptFrom, kept: str | None) -> str:
-    """Returns how long offsets are kept, and from when Kafka counts.
+    """Returns how long Kafka keeps offsets, and from which event it counts.
 
     Args:
-        kept_from: From when Kafka counts.
-        kept: How long, in words; None: not known.
+        kept_from: The event from which Kafka counts.
+        kept: The time in words; None: unknown.
     """
     time = kept or "an unknown time"
     if kept_from is KeptFrom.LAST_MEMBER:
@@ -33,9 +33,9 @@ def kept_in_words(kept_from: KeptFrom, kept: str | None) -> str:
 
 
 def longest_rest_ms(kept_ms: int | None) -> int:
-    """Returns after which time something must be done to keep the offsets of a group without members.
+    """Returns the longest time between two actions that keep the offsets of a group without members.
 
     Args:
-        kept_ms: How long Kafka keeps them; None: it does not tell.
+        kept_ms: How long Kafka keeps offsets; None: unknown.
     """
     return _UNKNOWN_REST_MS if kept_ms is None else kept_ms // _PARTS

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from streaming.core.observer.pictures import Place, place_name
 
-# A commit is at most so late without being called late.
+# Every commit that is later than this counts as late.
 LONGEST_LATE_AFTER_MS = 60_000
 
 
@@ -15,8 +15,8 @@ class PartitionLog:
     """The log of one partition.
 
     Attributes:
-        begin: The first offset that is left.
-        ends: When the last stable offset was seen to change, and to what; the newest last.
+        begin: The first offset that Kafka still has.
+        ends: The instants at which a look has found a new last stable offset, with the offset; the newest last.
     """
 
     begin: int
@@ -28,7 +28,7 @@ class PartitionLog:
         return self.ends[-1][1]
 
     def end_at(self, instant_ms: int) -> int | None:
-        """Returns the last stable offset of an instant; None if nobody has looked before it."""
+        """Returns the last stable offset of an instant; None without a look before this instant."""
         return next((end for at_ms, end in reversed(self.ends) if at_ms <= instant_ms), None)
 
     def seen(self, begin: int, end: int, now_ms: int) -> None:
@@ -41,7 +41,7 @@ class PartitionLog:
 
 
 class Logs:
-    """The logs of all partitions that groups read. What is not answered stands as it was: an end only grows."""
+    """The logs of all partitions that groups read. Without a new answer, the previous answer stays valid."""
 
     def __init__(self) -> None:
         self._by_place: dict[Place, PartitionLog] = {}
@@ -49,15 +49,15 @@ class Logs:
         self._unknown: set[str] = set()
 
     def get(self, place: Place) -> PartitionLog | None:
-        """Returns the log of a partition; None if it does not exist or nothing is known of it yet."""
+        """Returns the log of a partition; None if the partition does not exist or is not known yet."""
         return self._by_place.get(place)
 
     def partitions_of(self, topic: str) -> list[Place]:
-        """Returns the partitions of a topic that were seen."""
+        """Returns the known partitions of a topic."""
         return [(topic, number) for number in range(self._partitions.get(topic, 0))]
 
     def missing(self, topics: Iterable[str]) -> str | None:
-        """Returns the name of a topic or a partition about which nothing was ever answered; None if there is none."""
+        """Returns the name of a topic or partition about which no answer ever came; None if there is none."""
         for topic in sorted(topics):
             if topic in self._unknown:
                 return topic
@@ -67,29 +67,29 @@ class Logs:
         return None
 
     def absent(self, topics: Iterable[str]) -> list[str]:
-        """Returns those of some topics, all of which were asked about, that do not exist."""
+        """Returns the topics that do not exist. The observer has asked about each of the given topics before."""
         return sorted(topic for topic in topics if topic not in self._partitions and topic not in self._unknown)
 
     def has(self, topic: str, partitions: int) -> None:
-        """Takes in how many partitions a topic has."""
+        """Takes in the number of partitions of a topic."""
         self._unknown.discard(topic)
         self._partitions[topic] = partitions
 
     def is_not_answered(self, topic: str) -> None:
-        """Notes that nobody has said whether a topic exists; what was known of it stands."""
+        """Notes that no answer said whether a topic exists. A previous answer stays valid."""
         if topic not in self._partitions:
             self._unknown.add(topic)
 
     def seen(self, place: Place, begin: int, end: int, now_ms: int) -> None:
-        """Takes in where a partition's log begins and ends, which is the last stable offset."""
+        """Takes in the first offset and the last stable offset of a partition's log."""
         log = self._by_place.get(place)
-        if log is None or end < log.end:  # an end that falls is that of another topic of the same name
+        if log is None or end < log.end:  # a lower end belongs to a new topic of the same name
             log = self._by_place[place] = PartitionLog(begin)
             self._partitions[place[0]] = max(self._partitions.get(place[0], 0), place[1] + 1)
         log.seen(begin, end, now_ms)
 
     def forget(self, topic: str) -> None:
-        """Forgets a topic that does not exist any more, or was made again."""
+        """Forgets a topic that was deleted, or was deleted and created again."""
         self._unknown.discard(topic)
         for number in range(self._partitions.pop(topic, 0)):
             self._by_place.pop((topic, number), None)

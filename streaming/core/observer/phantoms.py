@@ -1,7 +1,7 @@
 """Phantoms: offsets without content, such as transaction markers and aborted, compacted or expired records.
 
-A backlog that consists only of them is work for nobody. Only a fetch tells them from records, so the adapter reads, and
-this module remembers what it has found.
+A backlog of phantoms only is no work for a reader. Only a fetch distinguishes phantoms from records. So the adapter
+reads the partitions, and this module remembers the results.
 """
 
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ class Backlog:
     Attributes:
         verdict: Whether one more reader would have work, and why.
         waiting: The partitions with a backlog.
-        to_test: Those whose backlog may be a phantom, with the offsets to read from; empty if that is known.
+        to_test: The partitions whose backlog may be a phantom, with the offsets to read from; empty if that is known.
     """
 
     verdict: Verdict
@@ -30,9 +30,9 @@ class Phantoms:
     """All that is known about the content of a group's partitions.
 
     Attributes:
-        is_denied: Whether the user may not read. Then every backlog is believed.
-        empty: The offsets of each partition between which nothing was found.
-        found: The offset of a record that was found in a partition.
+        is_denied: Whether Kafka does not allow this user to read. Then every backlog counts as messages.
+        empty: Partition -> the first and last offset of a range without records.
+        found: Partition -> the offset of a record.
     """
 
     is_denied: bool = False
@@ -42,18 +42,17 @@ class Phantoms:
     def begin_of(self, place: Place, offset: int, end: int) -> int:
         """Returns the offset behind the phantoms that begin at an offset.
 
-        What was found out says nothing about offsets before it, nor about another topic of the same name, which ends
-        sooner.
+        A tested range says nothing about earlier offsets, nor about a new topic of the same name, whose end is lower.
         """
         first, until = self.empty.get(place, (offset, offset))
         return until if first <= offset <= until <= end else offset
 
     def is_confirmed(self, place: Place, offset: int, end: int) -> bool:
-        """Returns whether there is a record from the offset on, or nobody may look."""
+        """Returns whether there is a record from the offset on, or whether this user may not read."""
         return self.is_denied or offset <= self.found.get(place, -1) < end
 
     def backlog(self, begins: dict[Place, int], ends: dict[Place, int]) -> Backlog:
-        """Returns the backlog between these offsets, which begin behind what is known to be empty."""
+        """Returns the backlog between these offsets, which begin behind the known phantoms."""
         if not ends:
             return Backlog(NOTHING_SEEN, [])
         waiting = [
@@ -65,7 +64,7 @@ class Phantoms:
         return Backlog(NOT_TESTED, waiting, to_test)
 
     def probed(self, place: Place, begin: int, empty_until: int, found: int | None) -> None:
-        """Takes in from where to where a partition was read, and the first record in it."""
+        """Takes in the offsets between which a partition was read, and the offset of the first record found."""
         first, until = self.empty.get(place, (begin, begin))
         self.empty[place] = (first if first <= begin <= until else begin), empty_until
         if found is not None:

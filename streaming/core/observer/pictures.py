@@ -15,7 +15,7 @@ def place_name(place: Place) -> str:
 
 
 class GroupState(Enum):
-    """The states of a group that make a difference to its next reader."""
+    """The states of a group that matter to its next reader."""
 
     STABLE = "Stable"
     EMPTY = "Empty"
@@ -28,11 +28,11 @@ class Member:
     """A member of a group.
 
     Attributes:
-        member_id: Its id.
+        member_id: The member's id.
         client_id: The client's name, often a default such as `rdkafka`.
-        host: Its host.
-        topics: The topics that it subscribes.
-        places: The partitions that it owns.
+        host: The member's host.
+        topics: The topics that the member subscribes.
+        places: The partitions that the member owns.
     """
 
     member_id: str
@@ -43,21 +43,21 @@ class Member:
 
     @property
     def name(self) -> str:
-        """Returns how people tell this member from others."""
+        """Returns the member's name for people."""
         known = self.client_id or self.member_id
         return f"{known} at {self.host.removeprefix('/')}" if self.host else known
 
 
 @dataclass(frozen=True, slots=True)
 class GroupPicture:
-    """A group.
+    """A consumer group at one instant.
 
     Attributes:
-        state: Its state.
-        assignor: The name of the assignor that its members have agreed on.
-        members: Its members.
+        state: The group's state.
+        assignor: The name of the assignor that the members have agreed on.
+        members: The members.
         committed: The committed offsets.
-        kept_from: From when Kafka counts how long it keeps them, while there are no members.
+        kept_from: The event from which Kafka counts how long it keeps the offsets of a group without members.
     """
 
     state: GroupState
@@ -68,7 +68,7 @@ class GroupPicture:
 
     @property
     def may_expire(self) -> bool:
-        """Returns whether it has offsets that Kafka forgets if nobody comes."""
+        """Returns whether the group has offsets that Kafka deletes if no member joins."""
         return self.state is GroupState.EMPTY and bool(self.committed)
 
     def owners(self) -> dict[Place, Member]:
@@ -76,6 +76,6 @@ class GroupPicture:
         return {place: member for member in self.members for place in member.places}
 
     def subscribed(self) -> frozenset[str]:
-        """Returns the topics that some member subscribes or, as with a pattern, at least owns a partition of."""
+        """Returns the topics that members subscribe, or own partitions of, for example by a pattern."""
         topics = {topic for member in self.members for topic in member.topics}
         return frozenset(topics | {topic for member in self.members for topic, _ in member.places})

@@ -1,18 +1,17 @@
-"""The question about a group that is asked once, by somebody who has not watched it: would one more have work now?
+"""Answers, without an observer that has watched a group, whether one more reader of the group would have work now.
 
-One look cannot tell a backlog from messages that are about to be committed. So it is asked whether the group's members
-get past the end that each partition had at the first look. If they do not within the time that clients let pass between
-two commits, messages wait.
+One look cannot distinguish a backlog from messages that are about to be committed. So further looks find out whether
+the group's members get past the end that each partition had at the first look. If the members do not within the usual
+time between two commits, messages wait.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from streaming.core.observer.logs import Logs
-from streaming.core.observer.phantoms import Phantoms
+from streaming.core.observer.phantoms import Backlog, Phantoms
 from streaming.core.observer.pictures import GroupPicture, GroupState, Place
 from streaming.core.observer.verdict import (
     Lateness,
-    Verdict,
     Waiting,
     unless_missing,
     unless_uncommitted,
@@ -21,29 +20,23 @@ from streaming.core.observer.verdict import (
 )
 
 
-@dataclass(slots=True)
-class Answer:
-    """An answer.
+@dataclass(frozen=True, slots=True)
+class Answer(Backlog):
+    """An answer about a group, whose backlog also counts if the group has members.
 
     Attributes:
-        verdict: Whether one more reader would have work, and why.
-        waiting: The partitions with a backlog.
-        is_final: Whether another look would not change it.
-        to_test: The partitions whose backlog may be a phantom, with the offsets to read from.
+        is_final: Whether another look would not change the answer.
     """
 
-    verdict: Verdict
-    waiting: list[Waiting]
     is_final: bool = True
-    to_test: list[tuple[Place, int]] = field(default_factory=list)
 
 
 class Question:
     """The question about one group.
 
     Attributes:
-        phantoms: All that is known about the content of its backlog.
-        has_advanced: Whether some commit has advanced since the first look.
+        phantoms: All that is known about the content of the group's backlog.
+        has_advanced: Whether a committed offset has advanced since the first look.
     """
 
     def __init__(self) -> None:
@@ -53,7 +46,7 @@ class Question:
         self._first_committed: dict[Place, int] | None = None
 
     def look(self, group: GroupPicture, logs: Logs) -> Answer:
-        """Takes in a picture of the group, and answers as well as the looks so far allow."""
+        """Takes in a picture of the group. Returns the answer by all looks so far."""
         if group.state is not GroupState.UNKNOWN:
             self._see_commits(group.committed)
         topics = group.subscribed() or {topic for topic, _ in group.committed}
@@ -79,11 +72,11 @@ class Question:
         self.has_advanced |= any(offset > first.get(place, -1) for place, offset in committed.items())
 
     def _begins(self, group: GroupPicture, logs: Logs, places: list[Place]) -> dict[Place, int]:
-        """Returns where a reader of each partition goes on, and notes where the partition ended at the first look."""
+        """Returns the offset at which a reader of each partition begins. Notes the ends of the first look."""
         begins = {}
         for place in places:
             log = logs.get(place)
-            # Nobody knows where the consumers of an empty group begin in a partition that it has never committed.
+            # Without members, it is unknown where consumers begin in a partition without a committed offset.
             if log is not None and (group.members or place in group.committed):
                 begin = max(group.committed.get(place, log.begin), log.begin)
                 begins[place] = begin if group.members else self.phantoms.begin_of(place, begin, log.end)

@@ -1,7 +1,7 @@
-"""The rhythm of a group's commits, so that messages which are merely not committed yet are not taken for a backlog.
+"""The rhythm of a group's commits, so that messages which are merely not committed yet do not count as a backlog.
 
-Clients commit by the clock, every 5 s by default. A partition is late only if what it holds has been there for longer
-than the group's commits ever let a partition wait.
+Clients commit by the clock, every 5 s by default. A partition is late only if its messages have waited for longer than
+the longest time that a partition of the group has waited for a commit.
 """
 
 from collections import deque
@@ -12,28 +12,28 @@ from streaming.core.observer.pictures import Place
 
 # Stalls are remembered for this time.
 _REMEMBERED_MS = 600_000
-# L of a group of which little was seen: one and a half times the default interval of commits of all clients. A group
-# that gets a message now and then commits some of them soon after they have arrived, and proves nothing by that.
+# L of a group that was seen for a short time: one and a half times the default interval of commits of all clients. In a
+# group with few messages, a commit soon after an arrival proves nothing about the interval.
 _USUAL_MS = 7_500
-# So many whole stalls prove that a group commits more often.
+# This number of whole stalls proves that a group commits more often.
 _PROOF = 5
 
 
 @dataclass(slots=True)
 class _Commit:
-    """The committed offset of a partition, and since when it has not moved although there is a backlog."""
+    """The committed offset of a partition, and since when the offset has not moved although there is a backlog."""
 
     offset: int
     stalled_since_ms: int | None = None
     had_backlog: bool = True  # before the first look; so a stall that began earlier does not count
-    is_whole: bool = False  # it began with a commit, not with an arrival
+    is_whole: bool = False  # the stall began with a commit, not with an arrival
 
 
 class Stalls:
     """The stalls of one group: the times from one commit of a partition, or from an arrival, to its next commit.
 
     Attributes:
-        has_seen_one: Whether a stall was seen, or a partition without backlog, so that something is known.
+        has_seen_one: Whether a stall or a partition without a backlog was seen.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Stalls:
         self._whole_ms: deque[int] = deque(maxlen=_PROOF)
 
     def seen(self, place: Place, committed: int, backlog: int, now_ms: int) -> int:
-        """Takes in a partition's commit; returns by how much it has advanced since the last look."""
+        """Takes in a partition's committed offset. Returns its advance since the last look."""
         commit = self._commits.get(place)
         if commit is None:
             commit = self._commits[place] = _Commit(committed)
@@ -69,12 +69,12 @@ class Stalls:
         self._longest.append((now_ms, stall_ms))
 
     def nobody_commits(self) -> None:
-        """Forgets the stalls that have begun: without members no commit can end them."""
+        """Forgets the stalls that have begun, because without members no commit can end them."""
         for commit in self._commits.values():
             commit.stalled_since_ms, commit.had_backlog = None, True
 
     def late_after_ms(self, look_interval_ms: int, now_ms: int) -> int | None:
-        """Returns L: how old an uncommitted message is in a partition that is late. None: nothing is known yet."""
+        """Returns L, the age of uncommitted messages from which a partition is late; None if nothing is known yet."""
         while self._longest and self._longest[0][0] <= now_ms - _REMEMBERED_MS:
             self._longest.popleft()
         if not self.has_seen_one:

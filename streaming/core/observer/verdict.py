@@ -1,4 +1,4 @@
-"""The rule: whether one more reader of a consumer group would have work, and the reason in words."""
+"""Decides whether one more reader of a consumer group would have work, and says the reason in words."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -6,15 +6,15 @@ from enum import Enum
 from streaming.core.numbers import plural
 from streaming.core.observer.pictures import GroupPicture, GroupState, Member, Place, place_name
 
-# These assignors share out each topic on its own: a member without a partition of one topic may have one of another,
-# but no topic has more readers than partitions.
+# These assignors distribute each topic separately. A member without a partition of a topic may have a partition of
+# another topic, but no topic has more readers than partitions.
 _PER_TOPIC = frozenset({"range"})
-# The id of the member that is not there yet. Its place among the others matters only if not all subscribe the same.
+# The id of the additional member. Its position among the other ids matters only if subscriptions differ.
 _ONE_MORE = ""
 
 
 class Lateness(Enum):
-    """Says whether a partition holds messages for longer than the group's commits let one wait."""
+    """Says whether a partition has held messages for longer than the group's commits let a partition wait."""
 
     LATE = "late"
     IN_TIME = "in time"
@@ -28,9 +28,9 @@ class Waiting:
     Attributes:
         place: The partition.
         backlog: The number of messages that are not committed.
-        lateness: Whether it is late.
-        owner: Its owner, if it has one.
-        unowned_ms: How long it has had no owner; 0 if it has one.
+        lateness: Whether the partition is late.
+        owner: The partition's owner; None without an owner.
+        unowned_ms: How long the partition has had no owner; 0 with an owner.
     """
 
     place: Place
@@ -50,9 +50,9 @@ class Verdict:
     """An answer and its reason.
 
     Attributes:
-        one_more: Whether one more reader would have work; None if that is unknown.
-        reason: A clause that says why.
-        places: The partitions that are the reason, if some are.
+        one_more: Whether one more reader would have work; None: unknown.
+        reason: The reason, as a clause.
+        places: The partitions that are the reason, if there are any.
     """
 
     one_more: bool | None
@@ -66,14 +66,14 @@ NOTHING_SEEN = Verdict(False, "it has neither members nor committed offsets that
 
 
 def unless_missing(verdict: Verdict, missing: str | None) -> Verdict:
-    """Returns the verdict, or that it is unknown if what is missing might change it."""
+    """Returns the verdict, or an unknown verdict if the missing answer might change it."""
     if missing is None or verdict.one_more is not False:
         return verdict
     return Verdict(None, f"no answer came about {missing}")
 
 
 def with_absent(verdict: Verdict, absent: list[str]) -> Verdict:
-    """Returns the verdict about a group in which nothing waits, with the topics that do not exist in its reason.
+    """Returns the verdict about a group without a backlog. Its reason names the topics that do not exist.
 
     Args:
         verdict: The verdict.
@@ -83,16 +83,16 @@ def with_absent(verdict: Verdict, absent: list[str]) -> Verdict:
         return verdict
     is_one = len(absent) == 1
     they_are = f"topic {absent[0]} does not exist" if is_one else f"topics {', '.join(absent)} do not exist"
-    # Of such a group, an absent topic is the reason for which nothing is seen.
+    # In such a group, the absent topic is the reason why nothing is visible.
     return Verdict(False, they_are if verdict is NOTHING_SEEN else f"{verdict.reason}, and {they_are}")
 
 
 def unless_uncommitted(verdict: Verdict, sizes: dict[Place, int]) -> Verdict:
-    """Returns the verdict about a group without members, or that it is unknown if it has partitions without a commit.
+    """Returns the verdict about a group without members, or an unknown verdict if partitions lack a committed offset.
 
     Args:
-        verdict: The verdict by its committed offsets.
-        sizes: The numbers of offsets in the partitions that it has never committed, although it reads their topics.
+        verdict: The verdict by the committed offsets.
+        sizes: Partition without a committed offset, of a topic that the group reads -> its number of offsets.
     """
     if verdict.one_more is not False or not sizes:
         return verdict
@@ -103,11 +103,11 @@ def unless_uncommitted(verdict: Verdict, sizes: dict[Place, int]) -> Verdict:
 
 
 def without_members(waiting: list[Waiting], is_tested: bool) -> Verdict:
-    """Decides for a group that nobody is a member of.
+    """Decides for a group without members.
 
     Args:
-        waiting: The partitions with a backlog that is no phantom, as far as that could be tested.
-        is_tested: Whether it could be tested.
+        waiting: The partitions with a backlog that is not a phantom, as far as that could be tested.
+        is_tested: Whether the backlog could be tested.
     """
     if not waiting:
         return Verdict(False, "nothing is unread")
@@ -126,7 +126,7 @@ def with_members(
         group: The group.
         partitions: The number of partitions of each subscribed topic.
         waiting: The partitions with a backlog.
-        late_ms: How old the messages in a late partition are (L); None if it is not known how often the group commits.
+        late_ms: The age of messages from which a partition is late (L); None if the rhythm of commits is unknown.
     """
     if group.state is not GroupState.STABLE:
         return Verdict(None, "the group rebalances" if group.state is GroupState.REBALANCING else "no answer came")
@@ -174,9 +174,9 @@ def _among(group: GroupPicture, partitions: dict[str, int], late: list[Waiting],
 
 
 def _owners_with_one_more(group: GroupPicture, partitions: dict[str, int], places: list[Place]) -> int:
-    """Returns how many members would own these partitions if `range` shared out each topic to one more.
+    """Returns how many members would own these partitions if `range` distributed each topic to one more member.
 
-    It gives each member neighbours, and the first members one more if the number of partitions demands it.
+    `range` gives each member adjacent partitions. The first members get one more each if the division has a remainder.
     """
     owners = set()
     for topic, number in places:
@@ -189,7 +189,7 @@ def _owners_with_one_more(group: GroupPicture, partitions: dict[str, int], place
 
 
 def _why_full(group: GroupPicture, partitions: dict[str, int], late: list[Waiting]) -> str | None:
-    """Returns why the assignor would leave one more member without a partition; None if it would not."""
+    """Returns why one more member would get no partition from the assignor; None if it would get a partition."""
     members = len(group.members)
     if group.assignor in _PER_TOPIC:
         topic = max(sorted({each.place[0] for each in late}), key=lambda topic: partitions.get(topic, 0))

@@ -1,4 +1,4 @@
-"""A consumer group that is watched: its pictures go in, and what the observer reports of it comes out."""
+"""A consumer group that an observer watches. Takes in pictures of the group, and returns the observer's reports."""
 
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -25,8 +25,8 @@ class Settings:
         look_interval_ms: The time between two looks.
         report_interval_ms: The longest time between two reports: half of W.
         topics: The topics of a group that has neither members nor committed offsets.
-        offset_reset: Where its consumers begin without a committed offset.
-        commit_interval_ms: How often they commit, if that need not be found out.
+        offset_reset: Where the group's consumers begin without a committed offset.
+        commit_interval_ms: The consumers' commit interval; None if the observer finds it out.
     """
 
     look_interval_ms: int = 500
@@ -38,13 +38,13 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """All that one look has found.
+    """The results of one look.
 
     Attributes:
         verdict: Whether one more reader would have work, and why.
         members: The number of members.
         waiting: The partitions with a backlog.
-        received: How many messages were committed since the last look.
+        received: The number of messages that were committed since the last look.
         to_test: The partitions whose backlog may be a phantom, with the offsets to read from; empty if that is known.
     """
 
@@ -56,7 +56,7 @@ class Found:
 
     @property
     def unread(self) -> int:
-        """Returns the number of messages that are not committed; 0 as long as all of them may be phantoms."""
+        """Returns the number of messages that are not committed; 0 while all of them may be phantoms."""
         return 0 if self.to_test else sum(each.backlog for each in self.waiting)
 
 
@@ -72,11 +72,11 @@ class Report:
 
 @dataclass(slots=True)
 class WatchedGroup:
-    """One group.
+    """A group.
 
     Attributes:
-        settings: Its settings.
-        phantoms: What is known about the content of its backlog.
+        settings: The group's settings.
+        phantoms: All that is known about the content of the group's backlog.
     """
 
     settings: Settings = field(default_factory=Settings)
@@ -91,7 +91,7 @@ class WatchedGroup:
     _reported_ms: int = 0
 
     def look(self, group: GroupPicture, logs: Logs, now_ms: int) -> Found:
-        """Takes in a picture of the group; returns what it shows together with those before."""
+        """Takes in a picture of the group. Returns the results of this picture and of all pictures before."""
         if group.state is GroupState.UNKNOWN:
             return replace(self._last, verdict=Verdict(None, "no answer came"), received=0)
         self._see_subscription(group)
@@ -99,7 +99,7 @@ class WatchedGroup:
         return self._last
 
     def _see_subscription(self, group: GroupPicture) -> None:
-        """Notes what members read. While a group rebalances, some of them may own nothing, or not be there."""
+        """Notes the topics that members read. While a group rebalances, members may be missing or own nothing."""
         seen = group.subscribed()
         if seen:
             self._subscribed = seen if group.state is GroupState.STABLE else self._subscribed | seen
@@ -121,7 +121,7 @@ class WatchedGroup:
         return Found(verdict, len(group.members), tuple(waiting), received)
 
     def report(self, found: Found, now_ms: int) -> Report | None:
-        """Returns what to report now, or None if nothing has changed for which there is a report."""
+        """Returns the report that is due now; None if no report is due."""
         self._received += found.received
         new = Report(found.unread, found.verdict.one_more, found.members, self._received)
         last, is_due = self._reported, now_ms - self._reported_ms >= self.settings.report_interval_ms
@@ -136,12 +136,12 @@ class WatchedGroup:
         return new
 
     def not_sent(self, report: Report) -> None:
-        """Takes back a report that has not arrived, so that the next look makes another one."""
+        """Takes back a report that Kafka has not taken. The next look makes a new report."""
         self._reported = None
         self._received += report.received
 
     def _places(self, group: GroupPicture, logs: Logs) -> dict[Place, PartitionLog]:
-        """Returns the partitions that a reader of the group reads. A topic that nobody subscribes is nobody's."""
+        """Returns the partitions that a reader of the group reads, which are those of subscribed topics."""
         known = {place: logs.get(place) for topic in self._topics(group) for place in logs.partitions_of(topic)}
         return {place: log for place, log in known.items() if log is not None}
 
@@ -164,7 +164,7 @@ class WatchedGroup:
     ) -> int:
         received = 0
         for place, backlog in backlogs.items():
-            # A partition that was never committed is read from its beginning, so its first commit is an advance.
+            # A reader begins at the start of a partition without a committed offset, so a first commit is an advance.
             committed = group.committed.get(place, places[place].begin)
             received += self._stalls.seen(place, committed, backlog, now_ms)
         if not group.members:
@@ -207,21 +207,17 @@ class WatchedGroup:
 
     @staticmethod
     def _lateness(log: PartitionLog, offset: int, late_ms: int | None, owned_since_ms: int, now_ms: int) -> Lateness:
-        """Returns whether a partition is late, of which its owner has had L to commit something."""
-        if late_ms is None:
+        """Returns whether a partition is late. Its owner has L to commit after it has got the partition."""
+        if late_ms is None or (end := log.end_at(now_ms - late_ms)) is None:
             return Lateness.UNKNOWN
-        end = log.end_at(now_ms - late_ms)
-        if end is None:
-            return Lateness.UNKNOWN
-        if now_ms - owned_since_ms < late_ms:
-            return Lateness.IN_TIME
-        return Lateness.LATE if offset < end else Lateness.IN_TIME
+        has_had_time = now_ms - owned_since_ms >= late_ms
+        return Lateness.LATE if has_had_time and offset < end else Lateness.IN_TIME
 
     def _see_owners(
         self, group: GroupPicture, owners: dict[Place, Member], places: dict[Place, PartitionLog], now_ms: int
     ) -> None:
         if group.state is not GroupState.STABLE:
-            return  # while a group rebalances, nobody knows who owns what
+            return  # while a group rebalances, the owners are unknown
         for place in places:
             owner = owners[place].member_id if place in owners else ""
             if self._owners.get(place, (None, 0))[0] != owner:

@@ -1,6 +1,6 @@
-"""Finds records that Kafka has deleted before the monitor has read them, and says so.
+"""Finds records that Kafka has deleted before the monitor has read them, and logs a warning.
 
-Retention can pass a monitor that is down or behind. Spark then goes on with the first record that is left.
+Kafka's retention may delete records while the monitor is down or behind. Spark then goes on with the first record left.
 """
 
 import logging
@@ -31,12 +31,12 @@ _log = logging.getLogger(__name__)
 
 
 class LostRecords:
-    """Compares where the topics begin with how far the query has read, before its start and once per INTERVAL_S.
+    """Compares the topics' first offsets with the query's offsets, before the start and once per INTERVAL_S.
 
     Attributes:
-        counts: The lost records of each partition since the start. They are offsets, so some may be markers of
-            transactions, and of the last ones before a deletion some may have been read.
-        marked_at: The offset of the tick that says to the shards that reports are lost; None: Kafka has none yet.
+        counts: The number of lost offsets of each partition since the start. Some offsets may be markers of
+            transactions. The query may have read some of the last records before a deletion.
+        marked_at: The offset of the tick that tells the shards that reports are lost; None before Kafka has the tick.
     """
 
     def __init__(self, cluster: Cluster, topics: Topics, partitions: Mapping[str, int], mark: LostMark) -> None:
@@ -44,9 +44,9 @@ class LostRecords:
 
         Args:
             cluster: The monitor's cluster.
-            topics: Its topics.
+            topics: The monitor's topics.
             partitions: The number of partitions of each topic.
-            mark: Keeps that the shards have to be told, longer than Kafka keeps the tick.
+            mark: The note in the checkpoint, which lasts longer than Kafka keeps the tick.
         """
         counted = topics.counted()
         self.counts: Mapping[Place, int] = {(topic, n): 0 for topic in counted for n in range(partitions[topic])}
@@ -55,27 +55,27 @@ class LostRecords:
         self._kept = mark
         self._begins = AskedOffsets(cluster, partitions, counted)
         self._producer = cluster.producer({"linger.ms": 0})
-        # How far committed batches have read. The thread of Spark's listener replaces it.
+        # The offsets that committed batches have reached. The thread of Spark's listener replaces the dictionary.
         self._read: dict[Place, int] = {}
-        # Up to here, at the last look, all was read or is told to be lost.
+        # At the last look, all records before these offsets were read or known to be lost.
         self._passed: dict[Place, int] = {}
         self._has_to_mark = False
         self._next_look_s = 0.0
 
     def begin(self, read: Offsets) -> None:
-        """Looks for what was lost before the query starts, and tells the shards.
+        """Looks for records that were lost before the query starts, and tells the shards.
 
         Args:
-            read: The offsets with which the query goes on.
+            read: The offsets at which the query goes on.
 
         Raises:
-            UserError: Kafka does not take the tick that tells it to the shards.
+            UserError: Kafka does not take the tick that tells the shards.
         """
         self._read = _by_place(read)
         self._passed = dict(self._read)
-        # Of ticks that is older than any mark, or of a topic that was deleted and created again.
+        # The offset of ticks is older than any mark, or belongs to a topic that was deleted and created again.
         self._read.pop((self._topics.ticks, 0), None)
-        # A monitor before this one may have gone on behind the gap, and ended before the shards have read its tick.
+        # The previous monitor may have gone on behind the gap, and ended before the shards have read its tick.
         self._has_to_mark = self._kept.is_kept()
         self._look(ADMIN_TIMEOUT_S)
         self._mark()
@@ -86,14 +86,14 @@ class LostRecords:
         """Does nothing."""
 
     def batch_is_committed(self, progress: Mapping[str, Any]) -> None:
-        """Notes how far a batch has read; `progress` is Spark's StreamingQueryProgress, from its JSON."""
+        """Notes the end offsets of a batch. `progress` is Spark's StreamingQueryProgress, from its JSON."""
         read = dict(self._read)
         for source in progress["sources"]:
             read |= _by_place(source["endOffset"] or {})
         self._read = read
 
     def look(self) -> None:
-        """Looks for what was lost while the query runs, at most once per INTERVAL_S, and tells the shards."""
+        """Looks for records that were lost since the last look, once per INTERVAL_S, and tells the shards."""
         if self.marked_at is not None and self._read.get((self._topics.ticks, 0), 0) > self.marked_at:
             self.marked_at = None
             self._kept.drop()
@@ -107,7 +107,7 @@ class LostRecords:
         self._producer.poll(0)
 
     def _look(self, timeout_s: float) -> None:
-        read = self._read  # what Kafka deletes while it is asked may have been read since
+        read = self._read  # before the request, because the query may read on until Kafka answers
         for place, begin in self._begins.ask(EARLIEST, timeout_s).items():
             passed = self._passed.get(place, begin)
             if begin > passed:

@@ -1,4 +1,4 @@
-"""The monitor's metrics: those of any query, and those of its queues."""
+"""The monitor's metrics: the metrics of any query, and the metrics of queues."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -43,7 +43,7 @@ class Metrics(QueryMetrics):
         view = ([topics.monitors], "row of a queue monitor")
         measured = Measured(topics.prefix, sources, topics.inputs(), outputs, *view)
         self._queues = QueuesByState()
-        # The records that the monitor has missed, once it looks for them.
+        # Finds the records that the monitor has missed; None before the monitor looks for them.
         self.lost: LostRecords | None = None
         super().__init__(server, check_interval_ms, cluster, measured, partitions)
 

@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -59,7 +59,7 @@ def program(settings: MonitorSettings) -> QueryProgram:
 
 @contextmanager
 def _placed(settings: MonitorSettings, server: MetricsServer | None) -> Iterator[Prepare]:
-    """Checks the topics, and has the monitor's place while the block runs."""
+    """Checks the topics, and occupies the monitor's place while the block runs."""
     options = settings.options
     topics = Topics(settings.topic_prefix)
     cluster = Cluster(settings.bootstrap_servers, client_properties.for_librdkafka(settings.kafka_properties))
@@ -90,7 +90,7 @@ def _prepared(  # noqa: PLR0913, PLR0917  (the parts of the monitor)
     spark: SparkSession,
     signals: StopSignals,
 ) -> Iterator[QueryRun]:
-    """Prepares the query and what belongs to it, which ends with the block."""
+    """Prepares the query and its helpers, which end with the block."""
     options = settings.options
     location = absolute(options.checkpoint_location)
     progress_files.require_whole(spark, location)
@@ -98,7 +98,7 @@ def _prepared(  # noqa: PLR0913, PLR0917  (the parts of the monitor)
     wanted = checkpoint_layout.Wanted(options.shards, settings.topic_prefix, kafka.topic_ids, continue_from)
     layout = checkpoint_layout.settle(spark, location, wanted)
     sole.join(checkpoint_layout.id_of(spark, location, layout), client_id(location), takes_over=options.take_over)
-    # The older checkpoint is read only once no other monitor can be writing to it.
+    # Only after the wait can no other monitor be writing to the older checkpoint.
     if layout.continued_from is not None:
         sole.wait()
     handed_over = handover.pending(spark, location, layout)
@@ -135,8 +135,9 @@ def _prepared(  # noqa: PLR0913, PLR0917  (the parts of the monitor)
 
     wake_times, refusal_log = WakeTimes(layout.keys), RefusalLog()
     adjust = {PeriodicTask(*ADJUST_ACTIVATION_TASKS): counted(lambda: reports.written.value[kafka.topics.tasks])}
+    is_due = partial(wake_times.is_due_by, wakes)
     with (
-        _ticker(settings, kafka, partial(wake_times.is_due_by, wakes)) as ticker,
+        Ticker(kafka.cluster, kafka.topics.ticks, options.check_interval.ms, CLOCK_SAVE_INTERVAL_MS, is_due) as ticker,
         published("monitor", adjust, kafka.cluster, kafka.admin, kafka.topics) as periodic,
     ):
         if metrics is not None:
@@ -162,26 +163,21 @@ def _prepared(  # noqa: PLR0913, PLR0917  (the parts of the monitor)
 
 
 def _read_so_far(spark: SparkSession, location: str, handed_over: Handover | None) -> Offsets:
-    """Returns the offsets up to which all is read: batches that are not committed run again."""
+    """Returns the offsets up to which all records are read. Uncommitted batches run again."""
     newest = progress_files.newest_batch(spark, location, "commits")
     if newest is not None:
         return progress_files.end_offsets(spark, location, newest)
     return handed_over.offsets if handed_over is not None else {}
 
 
-def _ticker(settings: MonitorSettings, kafka: KafkaFound, is_due: Callable[[], bool]) -> Ticker:
-    topic = kafka.topics.ticks
-    return Ticker(kafka.cluster, topic, settings.options.check_interval.ms, CLOCK_SAVE_INTERVAL_MS, is_due)
-
-
 def _longest_pause_ms(settings: MonitorSettings) -> int:
-    """Returns the longest time between two batches: a tick is due at least this often, and begins one."""
+    """Returns the longest time between two batches. Each tick begins a batch."""
     return max(CLOCK_SAVE_INTERVAL_MS, settings.options.check_interval.ms, settings.options.trigger_interval.ms)
 
 
 def _rights(topics: Topics) -> Rights:
     inputs = topics.inputs()
-    # Without the topic of periodic tasks, it is only not shown by `maintenance`. Activators write theirs.
+    # Without the topic of periodic tasks, only `maintenance` lacks the monitor. Activators write their own topic.
     others = topics.service_maintenance, topics.activators
     outputs = [spec.name for spec in topics.specs() if spec.name not in (*inputs, *others)]
     return rights(reads=inputs, writes=[topics.ticks, *outputs])

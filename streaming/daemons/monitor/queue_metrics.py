@@ -26,11 +26,11 @@ _decoder = msgspec.json.Decoder(_MonitorRow)
 
 
 class QueuesByState:
-    """The queues of the monitors view, counted as its records arrive. Another thread reads the counts.
+    """The queues of the monitors view. Counts them as records arrive, while another thread reads the counts.
 
-    A queue waits for a reader while its state is NOTIFIED and it has unread messages. A RECEIVE ends the wait, a
-    notification repeated after the time-out does not. If a RECEIVE and a new notification fall into the same batch,
-    only a lower number of unread messages shows that there was a RECEIVE.
+    A queue waits for a reader while its state is NOTIFIED and it has unread messages. A RECEIVE ends the wait, but a
+    repeated notification after the time-out does not. If a RECEIVE and a new notification are in the same batch, only a
+    lower number of unread messages shows the RECEIVE.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class QueuesByState:
         self._waiting: dict[bytes, tuple[int, float]] = {}
 
     def clear(self) -> None:
-        """Forgets all queues, because the view is about to be read again."""
+        """Forgets all queues, because the program will read the view again."""
         with self._lock:
             self._states.clear()
             self._counts.clear()

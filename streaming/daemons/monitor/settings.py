@@ -162,7 +162,7 @@ class MonitorSettings(QuerySettings):
     """The settings of `queue-activation monitor`.
 
     Attributes:
-        options: Its own options.
+        options: The options that only the monitor has.
     """
 
     options: MonitorOptions

@@ -1,4 +1,4 @@
-"""Leaves a sign of life after each committed batch. A tick is none: ticks go on while the query hangs."""
+"""Leaves a sign of life after each committed batch. A tick is no sign of life: ticks go on while the query hangs."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,10 +9,10 @@ from streaming.wire.signs_of_life import SignOfLife, encode_sign
 
 
 class SignsOfLife:
-    """Gives the monitor's place, which only one monitor has, the offset up to which ticks are read, and the time."""
+    """Commits the offset of ticks and the time in the consumer group of the monitor's place."""
 
     def __init__(self, sole: SoleProgram, ticks: str, next_within_ms: int) -> None:
-        """Stores where the signs go.
+        """Stores the destination of the signs.
 
         Args:
             sole: The monitor's place.
@@ -27,7 +27,7 @@ class SignsOfLife:
         """Does nothing."""
 
     def batch_is_committed(self, progress: Mapping[str, Any]) -> None:
-        """Leaves a sign; `progress` is Spark's StreamingQueryProgress, from its JSON."""
+        """Leaves a sign of life. `progress` is Spark's StreamingQueryProgress, from its JSON."""
         for source in progress["sources"]:
             ends = (source["endOffset"] or {}).get(self._ticks, {})
             if (offset := ends.get("0")) is not None:  # the partition with which the sign is left

@@ -5,25 +5,25 @@ from dataclasses import dataclass
 
 @dataclass
 class Counts:
-    """The notes of the main thread.
+    """The counts, which the main thread updates.
 
     Attributes:
         groups: Groups that are watched.
         refused: Groups that an entry names but that cannot be watched.
-        unknown: Groups of which it is not known whether one more reader would have work.
-        wanted: Groups that one more reader would help.
+        unknown: Groups for which it is unknown whether one more reader would have work.
+        wanted: Groups in which one more reader would have work.
         backlog: Messages of all groups that are not committed.
         looks: Looks so far.
         looked_at: Groups that were looked at, in all looks.
-        look_s: The time that all looks have taken.
-        late_s: The time by which all looks were late.
+        look_s: The duration of all looks, in seconds.
+        late_s: The delay of all looks, in seconds.
         failed: Looks that Kafka has not answered.
         reports: Records that were sent.
         unsent: Records that Kafka has not taken.
         probes: Tests of backlogs.
         phantoms: Tests that have found only offsets without content.
-        problem: Why the last look has failed; None if it has not.
-        looked_at_s: When the last look ended, by time.monotonic(); None: there was none.
+        problem: Why the last look has failed; None if it has succeeded.
+        looked_at_s: When the last look ended, by time.monotonic(); None before the first look.
     """
 
     groups: int = 0

@@ -1,6 +1,6 @@
-"""The committed offsets of watched groups that have no members: how long Kafka keeps them, and commits for the groups.
+"""Says how long Kafka keeps the offsets of watched groups without members, and commits offsets for such groups.
 
-A commit for a group that has got members meanwhile does no harm: Kafka refuses it.
+A commit for a group that has got members in the meantime does no harm, because Kafka refuses the commit.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,22 +24,22 @@ _MAX_A_LOOK = 20
 
 
 class EmptyGroups:
-    """Looks after the offsets of groups without members."""
+    """Keeps the offsets of groups without members."""
 
     def __init__(self, looks: GroupLooks, logs: Logs, hint: Callable[[Watched, str, str], None]) -> None:
-        """Stores what is used.
+        """Stores the parts of the observer that this part uses.
 
         Args:
             looks: The looks at the groups.
-            logs: The logs of their topics.
-            hint: Says a sentence about a group once.
+            logs: The logs of the groups' topics.
+            hint: Says a sentence about a group, but each sentence only once.
         """
         self._looks = looks
         self._logs = logs
         self._hint = hint
 
     def look(self, groups: Mapping[str, Watched]) -> None:
-        """Says how long offsets are kept of groups that have become empty, and commits what entries ask for."""
+        """Says how long Kafka keeps the offsets of groups that have lost their members. Commits as entries demand."""
         committed = 0
         for name, each in groups.items():
             each.had_members |= bool(each.picture.members)
@@ -56,7 +56,7 @@ class EmptyGroups:
         self._hint(each, name, f"has no members any more: {kept_in_words(each.picture.kept_from, kept)}")
 
     def _commit(self, name: str, each: Watched) -> bool:
-        """Commits what the group's entry asks for; returns whether Kafka was asked."""
+        """Commits the offsets that the group's entry demands. Returns whether a request was sent to Kafka."""
         if each.watch.anchors and not each.picture.committed:
             return self._anchor(name, each)
         if each.watch.renews_offsets and each.picture.committed:
@@ -88,7 +88,7 @@ class EmptyGroups:
         return True
 
     def _ends(self, each: Watched) -> dict[Place, int]:
-        """Returns the ends of all partitions that the group reads; empty if one of them is not known yet."""
+        """Returns the ends of all partitions that the group reads; empty if an end is not known yet."""
         ends: dict[Place, int] = {}
         for topic in each.watch.settings.topics:
             places = self._logs.partitions_of(topic)

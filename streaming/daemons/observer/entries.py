@@ -1,4 +1,4 @@
-"""The groups that the entries of the activator's file name, and the queues that stand for them."""
+"""The groups that the entries of the activator's file name, and the queues that represent the groups."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,11 +17,12 @@ class Watch:
     """A group to watch.
 
     Attributes:
-        kind: Its protocol.
-        queue: The queue that stands for it.
-        settings: Its settings.
-        renews_offsets: Whether its offsets are committed again while it has no members, so that Kafka keeps them.
-        anchors: Whether the ends of its topics are committed if it has neither members nor committed offsets.
+        kind: The group's protocol.
+        queue: The queue that represents the group.
+        settings: The group's settings.
+        renews_offsets: Whether the observer commits the offsets again while the group has no members, so that Kafka
+            keeps them.
+        anchors: Whether the observer commits the ends of the topics if the group has neither members nor offsets.
     """
 
     kind: GroupKind
@@ -33,11 +34,11 @@ class Watch:
 
 @dataclass(frozen=True)
 class Watches:
-    """The groups to watch, and why others are not watched.
+    """The groups to watch, and the groups that cannot be watched.
 
     Attributes:
         by_group: The groups to watch.
-        refused: Group -> why it is not watched although an entry names it.
+        refused: A group that an entry names -> why the observer does not watch it.
     """
 
     by_group: Mapping[str, Watch]
@@ -49,7 +50,7 @@ def watches(config: Config, kinds: Mapping[str, GroupKind], settings: ObserverSe
 
     Args:
         config: The file.
-        kinds: The groups that exist. One that an entry names without a pattern is watched even if it does not.
+        kinds: The groups that exist. A group that an entry names without a pattern need not exist.
         settings: The observer's settings.
     """
     named = {entry.group for entry in config.programs if entry.group is not None and not entry.is_pattern}
@@ -77,7 +78,7 @@ def watches(config: Config, kinds: Mapping[str, GroupKind], settings: ObserverSe
 
 
 def _entries(config: Config, groups: Iterable[str]) -> Iterator[tuple[str, ProgramEntry]]:
-    """Yields the groups that an entry names: first those with an entry of their own, whose queue may have any name."""
+    """Yields the groups that an entry names. Groups with an entry of their own, and any queue name, come first."""
     found = [(group, entry) for group in groups if (entry := config.entry_of_group(group)) is not None]
     yield from sorted(found, key=lambda each: each[1].is_pattern)
 

@@ -1,4 +1,4 @@
-"""An observer's metrics and probes, served over HTTP while it runs. Its main thread counts."""
+"""An observer's metrics and probes, which are served over HTTP while the observer runs."""
 
 import time
 from collections.abc import Iterator
@@ -9,9 +9,10 @@ from prometheus_client.metrics_core import Metric
 from streaming.daemons.observer.counts import Counts
 from streaming.system.metrics_server import MetricsServer, ProgramMetrics
 
-# A look may take long for once. After this time without one, the observer is not ready, and then not working.
+# A single look may take long. After this time without a look, the observer is not ready.
 _READY_S = 10.0
-# Longer than kafka-python waits for an answer, several times over.
+# After this time without a look, the observer does not work. It is several times as long as kafka-python waits for an
+# answer.
 _WORKING_S = 120.0
 
 
@@ -27,7 +28,7 @@ class Metrics(ProgramMetrics):
 
         Args:
             server: The server.
-            counts: The notes of the main thread.
+            counts: The counts of the main thread.
             interval_ms: The time from one look to the next.
         """
         super().__init__()
@@ -75,4 +76,4 @@ class Metrics(ProgramMetrics):
         return f"the last look ended {age_s:.0f} s ago" if age_s > longest_s else None
 
     def gather(self) -> None:
-        """Gathers nothing: the main thread asks Kafka for all that is shown."""
+        """Does nothing, because the main thread updates the counts."""

@@ -1,7 +1,7 @@
 """The observer: looks at consumer groups that report nothing, and reports to the monitor what their next reader finds.
 
-Its reports are absolute. So one that was killed, or of which two run, loses nothing and invents nothing: what it has
-not said, it says in its next report, and its silence is an unknown answer.
+Each report contains the whole state of a group. So a killed observer loses nothing, and two observers invent nothing.
+The silence of an observer is an unknown answer.
 """
 
 import time
@@ -48,7 +48,7 @@ class Observer:
         """Stores the settings; entering the context starts the observer.
 
         Args:
-            settings: Its settings.
+            settings: The observer's settings.
             say: Prints a line.
         """
         self._settings = settings
@@ -136,7 +136,7 @@ class Observer:
             self._say(READY)
 
     def _is_config_new(self) -> bool:
-        """Reads the file again if it has changed; returns whether it has another content."""
+        """Reads the file again if it has changed. Returns whether the observer has a new config."""
         now_s = time.monotonic()
         if now_s - self._looked_at_config_s < _CONFIG_LOOK_INTERVAL_S:
             return False
@@ -155,18 +155,18 @@ class Observer:
         record = Observed(queue, report.unread, report.one_more, report.members, report.received)
         try:
             self._reporter.send(record, partial(self._answered, queue, report))
-        except BufferError:
-            self._answered(queue, report, None, is_full=True)
+        except BufferError as error:
+            self._answered(queue, report, error)
 
-    def _answered(self, queue: str, report: Report, error: KafkaError | None, *, is_full: bool = False) -> None:
-        if error is not None or is_full:
+    def _answered(self, queue: str, report: Report, error: KafkaError | BufferError | None) -> None:
+        if error is not None:
             self._counts.unsent += 1
             self._groups.not_sent(queue, report)
         else:
             self._counts.reports += 1
 
     def _note_problem(self, problem: str | None) -> None:
-        """Says once that Kafka does not answer, and once that it answers again."""
+        """Says once that Kafka does not answer, and once that Kafka answers again."""
         before, self._counts.problem = self._counts.problem, problem
         if problem is not None and before is None:
             self._say(problem)

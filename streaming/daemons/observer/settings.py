@@ -7,7 +7,7 @@ from streaming.core.activation.settings import CoreSettings
 from streaming.kafka.clients import Cluster
 
 DEFAULT_INTERVAL_MS = 500
-# The monitor takes the silence of W for an unknown answer, so a report that is late by half of it does no harm.
+# The monitor treats a silence of W as an unknown answer, so a report that is late by half of W does no harm.
 DEFAULT_REPORT_INTERVAL_MS = CoreSettings().quiet_window_ms // 2
 
 
@@ -21,8 +21,8 @@ class ObserverSettings:
         topic_prefix: The beginning of the names of the topics.
         interval_ms: The time from one look to the next.
         report_interval_ms: The longest time between two reports about a group that has members or a backlog.
-        metrics_port: The port of the metrics; None: they are not served.
-        metrics_host: The address on which they are served.
+        metrics_port: The port of the metrics; None: the metrics are not served.
+        metrics_host: The address of the metrics.
     """
 
     cluster: Cluster

@@ -1,4 +1,4 @@
-"""A group that an observer watches, and what it has said of it."""
+"""A group that an observer watches, and the sentences that the observer has printed about the group."""
 
 from dataclasses import dataclass, field
 
@@ -9,18 +9,18 @@ from streaming.daemons.observer.entries import Watch
 
 @dataclass
 class Watched:
-    """A group.
+    """A watched group.
 
     Attributes:
         watch: The group's settings, and its queue.
-        group: What was seen of it.
-        picture: The last answer about it.
-        found: What the last look has found; None: there was none.
-        had_members: Whether some look has seen a member.
-        commit_due_ms: From when on something may be committed for it.
-        told: The answer that was told last.
-        unknown_since_ms: Since when the answer is unknown; None if it is known, or that was told.
-        hints: The other sentences that were told, each once.
+        group: The history of the group's pictures.
+        picture: The last answer about the group.
+        found: The results of the last look; None before the first look.
+        had_members: Whether a look has seen a member.
+        commit_due_ms: The instant from which the observer may commit for the group.
+        told: The answer that was printed last.
+        unknown_since_ms: Since when the answer has been unknown; None if the answer is known.
+        hints: The other sentences that were printed. Each is printed once.
     """
 
     watch: Watch
@@ -35,21 +35,21 @@ class Watched:
 
     @property
     def is_active(self) -> bool:
-        """Returns whether its members may commit something, or a message waits in it."""
+        """Returns whether the group has members or messages, or is not known well enough."""
         return self.found is None or bool(self.found.members or self.found.waiting) or self.is_unknown
 
     @property
     def is_unknown(self) -> bool:
-        """Returns whether it is not known whether one more reader would have work."""
+        """Returns whether it is unknown whether one more reader would have work."""
         return self.found is None or self.found.verdict.one_more is None
 
     def topics(self) -> set[str]:
-        """Returns the topics whose logs matter."""
+        """Returns the topics that the group reads, as far as they are known."""
         committed = {topic for topic, _ in self.picture.committed}
         return {*self.picture.subscribed(), *committed, *self.watch.settings.topics}
 
     def is_new_hint(self, text: str) -> bool:
-        """Notes a sentence; returns whether it was not told before. What differs in numbers is the same."""
+        """Notes a sentence. Returns whether it is new. Sentences that differ only in numbers count as the same."""
         key = "".join(character for character in text if not character.isdigit())
         if key in self.hints:
             return False

@@ -1,4 +1,4 @@
-"""The groups that an observer watches: looks at those that may have changed, and returns what is to be reported."""
+"""The groups that an observer watches. Looks at groups that may have changed, and returns the reports."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -16,11 +16,11 @@ from streaming.daemons.observer.watched import Watched
 from streaming.kafka.group_looks import GroupLooks, monotonic_ms
 from streaming.kafka.phantom_probe import PhantomProbe, Tested
 
-# New groups, new partitions, and beginnings of logs are looked for at this interval.
-FULL_LOOK_INTERVAL_MS = 10_000
-# What a look waits for the tests of backlogs. A test that takes longer goes on in the next look.
+# A full look finds new groups, new partitions, and new beginnings of logs at this interval.
+_FULL_LOOK_INTERVAL_MS = 10_000
+# A look waits this long for the tests of backlogs. A test that takes longer goes on in the next look.
 _PROBE_S = 0.2
-# An answer that stays unknown for so long is told, such as that of members which commit nothing.
+# If an answer stays unknown for this long, for example because members commit nothing, the observer says so.
 _LONG_UNKNOWN_MS = 60_000
 _MAX_NAMES = 10
 
@@ -49,17 +49,17 @@ class WatchedGroups:
         self._looked_ms: int | None = None
 
     def look(self, config: Config, *, is_changed: bool = False) -> list[tuple[str, Report]]:
-        """Looks once; returns the queues of which there is something to report.
+        """Looks once. Returns the reports that are due, with their queues.
 
         Args:
             config: The file with the groups.
-            is_changed: Whether it has changed since the last look.
+            is_changed: Whether the file has changed since the last look.
 
         Raises:
             UserError: Kafka does not answer.
         """
         begin_ms = monotonic_ms()
-        is_full = is_changed or self._looked_ms is None or begin_ms - self._looked_ms >= FULL_LOOK_INTERVAL_MS
+        is_full = is_changed or self._looked_ms is None or begin_ms - self._looked_ms >= _FULL_LOOK_INTERVAL_MS
         if is_full:
             self._find(config)
             self._looks.kept_offsets.look()
@@ -85,7 +85,7 @@ class WatchedGroups:
         return self._reports(due)
 
     def not_sent(self, queue: str, report: Report) -> None:
-        """Notes that Kafka has not taken a report; the next look makes another one."""
+        """Notes that Kafka has not taken a report. The next look makes a new report."""
         for each in self._by_name.values():
             if each.watch.queue == queue:
                 each.group.not_sent(report)
@@ -112,13 +112,10 @@ class WatchedGroups:
         self._refused = dict(found.refused)
 
     def _see_logs(self, groups: Iterable[Watched], is_full: bool) -> None:
-        """Looks at the logs of topics: at all in a full look, otherwise at those that are new."""
+        """Looks at the logs of all topics in a full look, and otherwise at the logs of new topics."""
         topics = {topic for each in groups for topic in each.topics()}
         new = topics if is_full else topics - self._asked
-        if is_full:
-            self._asked = topics
-        else:
-            self._asked |= new
+        self._asked = topics if is_full else self._asked | new
         for topic in self._looks.see_topics(new, self._logs):
             self._say(f"topic {topic} was deleted, or made again")
         self._looks.see_logs(new, self._logs)
@@ -178,7 +175,7 @@ class WatchedGroups:
             self._hint(each, name, f"{place_name(place)} holds only offsets without content from {tested.begin} on")
 
     def _hint(self, each: Watched, name: str, text: str) -> None:
-        """Says something about a group that it does not say again."""
+        """Says a sentence about a group, but each sentence only once."""
         if each.is_new_hint(text):
             self._say(f"{name}: {text}")
 

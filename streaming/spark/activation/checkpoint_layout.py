@@ -1,4 +1,4 @@
-"""The layout of the monitor's checkpoint: the shards over which queues are spread, and the topics of the offsets."""
+"""The layout of the monitor's checkpoint: its shards, over which queues are spread, and the topics of its offsets."""
 
 import uuid
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ _PROGRAM = "monitor"
 
 
 class Layout(Struct):
-    """The settings with which a checkpoint was made and which it cannot change.
+    """The settings that a checkpoint fixes when it is created.
 
     Attributes:
         format_version: Version of the state's format when the checkpoint was made.
@@ -29,10 +29,10 @@ class Layout(Struct):
         topic_prefix: Prefix of the topics whose offsets the checkpoint holds.
         shard_keys: The Spark key of each shard. None in older checkpoints, whose keys are the numbers of the shards.
         topic_ids: Kafka's id of each topic whose offsets the checkpoint holds. Empty in older checkpoints.
-        continued_from: The checkpoint with whose state and offsets this one began; None if it began empty.
-        has_tick_source: Whether queue-ticks is a source of its own. Fixed, because Spark logs offsets by source. In
-            older checkpoints ticks and receives are one source.
-        id: Identifies the checkpoint. None in older checkpoints; see `id_of`.
+        continued_from: The older checkpoint whose state and offsets this checkpoint took over; None without one.
+        has_tick_source: Whether queue-ticks is a separate source. Fixed, because Spark logs offsets by source. In older
+            checkpoints ticks and receives are one source.
+        id: The id of the checkpoint. None in older checkpoints; see `id_of`.
     """
 
     format_version: int
@@ -58,7 +58,7 @@ class Wanted:
         shards: Number of shards; None for the checkpoint's number, or the default.
         topic_prefix: Prefix of the topics.
         topic_ids: Kafka's id of each topic whose offsets a checkpoint holds.
-        continue_from: The checkpoint that a new one continues; None if the new one begins empty.
+        continue_from: The checkpoint that a new checkpoint continues; None if the new checkpoint begins empty.
     """
 
     shards: int | None
@@ -108,7 +108,7 @@ def read_layout(spark: SparkSession, location: str) -> Layout | None:
 
 
 def keep(spark: SparkSession, location: str, layout: Layout) -> None:
-    """Writes the layout of a new checkpoint. Call it only when no other monitor can be writing one.
+    """Writes the layout of a new checkpoint. Call it only when no other monitor can be writing a layout.
 
     Raises:
         UserError: Another monitor has written a layout there since `settle`.
@@ -119,8 +119,8 @@ def keep(spark: SparkSession, location: str, layout: Layout) -> None:
 def id_of(spark: SparkSession, location: str, layout: Layout) -> str:
     """Returns the id of the checkpoint at a location.
 
-    The layout of an older checkpoint has no id. Then Spark's id of the query serves, so nothing has to be written. If
-    the query was never started either, an id made of the location serves until it is.
+    The layout of an older checkpoint has no id. Spark's id of the query then replaces it, so nothing has to be written.
+    Before the first start of the query, an id made of the location replaces it.
 
     Raises:
         UserError: Spark's file of the query is damaged.
@@ -137,7 +137,7 @@ def _new_layout(spark: SparkSession, wanted: Wanted) -> Layout:
                 f"{hints.option('--continue-from')}: there is no checkpoint at {wanted.continue_from}. Give the "
                 "location of one."
             )
-        # Nothing is taken over from the ticks, so their topic may have been replaced.
+        # The handover takes over no offsets of ticks, so their topic may have been replaced.
         counted = {
             name: older.topic_ids[name] for name in Topics(older.topic_prefix).counted() if name in older.topic_ids
         }

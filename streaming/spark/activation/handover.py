@@ -1,7 +1,7 @@
 """Continues an older checkpoint in a new one with another number of shards, by taking over its state and offsets.
 
-The older checkpoint is only read. Each shard of the new one gets its queues with its first batch. Until all shards are
-stored, every start reads the older checkpoint again, so a crash in between loses nothing.
+The monitor only reads the older checkpoint. Each shard of the new checkpoint gets its queues with its first batch.
+Until all shards are stored, every start reads the older checkpoint again, so a crash in between loses nothing.
 """
 
 import logging
@@ -21,7 +21,7 @@ from streaming.spark.activation.shard_state import ShardState, StateRow
 from streaming.spark.shard_keys import shard_of
 from streaming.system import hints
 
-# The file whose presence shows that all shards are stored.
+# This file exists once all shards are stored.
 _MARKER = "queue-activation.continued"
 _START_ONCE_MORE = (
     "Start the monitor on it once more, wait for `monitor ready`, stop the monitor with SIGTERM, and try again."
@@ -46,7 +46,7 @@ def pending(spark: SparkSession, location: str, layout: Layout) -> Handover | No
     """Returns the offsets and states that the checkpoint at a location still has to take over; None if there are none.
 
     Raises:
-        UserError: The older checkpoint is gone, or has not completed what it began.
+        UserError: The older checkpoint is missing, or its last batch or its own handover is incomplete.
     """
     if _is_complete(spark, location, layout):
         return None
@@ -65,8 +65,8 @@ def pending(spark: SparkSession, location: str, layout: Layout) -> Handover | No
 def _last_batch(spark: SparkSession, older: str, can_start: bool) -> int:
     """Returns the last committed batch.
 
-    A batch that is not committed should run again in its own checkpoint, because there it writes the same records
-    again. If no monitor can start on that checkpoint, its events become part of other batches, with other ids.
+    An uncommitted batch should run again in its own checkpoint, where it writes the same records again. If no monitor
+    can start on that checkpoint, the events become part of other batches, whose records have other ids.
     """
     committed = progress_files.newest_batch(spark, older, "commits")
     if committed is None:
@@ -91,9 +91,9 @@ def _not_taken_over(older: str, layout: Layout, can_start: bool) -> str:
 
 
 def end(spark: SparkSession, location: str, layout: Layout, query: StreamingQuery) -> bool:
-    """Ends the handover once all shards are stored, and returns whether they are.
+    """Ends the handover once all shards are stored. Returns whether it has ended.
 
-    After that the older checkpoint is not read again.
+    After the end, the monitor does not read the older checkpoint again.
     """
     progress = query.lastProgress
     if progress is None or progress["stateOperators"][0]["numRowsTotal"] < layout.shards:
@@ -104,7 +104,7 @@ def end(spark: SparkSession, location: str, layout: Layout, query: StreamingQuer
 
 
 def _is_complete(spark: SparkSession, location: str, layout: Layout | None) -> bool:
-    """Returns whether a checkpoint has nothing left to take over."""
+    """Returns whether the checkpoint has no handover, or has completed its handover."""
     if layout is None or layout.continued_from is None:
         return layout is not None
     marker, file_system = checkpoint_files.open_path(spark, location, _MARKER)
@@ -119,10 +119,10 @@ def _shards(spark: SparkSession, location: str) -> list[ShardState]:
 
 
 def _spread(spark: SparkSession, shards: Sequence[ShardState], keys: Sequence[int]) -> dict[int, StateRow]:
-    """Returns new shards with the queues of all old ones.
+    """Returns new shards with the queues of all old shards.
 
-    The clocks of all shards run alike, but where the wall clock was set back they may have lost up to 10 s more or
-    less. The new shards take the latest clock, so that no time-out is late.
+    The clocks of all shards run alike, but after a jump of the wall clock they may differ by up to 10 s. The new shards
+    take the latest clock, so that no time-out is late.
     """
     if not shards:
         return {}

@@ -22,7 +22,7 @@ from streaming.wire.ticks import says_that_reports_are_lost
 from streaming.wire.topics import Topics
 
 _Integers: TypeAlias = npt.NDArray[np.int64]
-# Enough for timestamps up to the year 4199, and leaves room for 2^17 partitions in 64 bits.
+# Enough for timestamps up to the year 4199. In 64 bits, this leaves room for 2^17 partitions.
 _TIMESTAMP_BITS = 46
 
 _DECODERS: dict[int, Decoder[Any]] = {
@@ -46,15 +46,15 @@ def order_of(batch: pa.Table) -> _Integers:
     # Topic and partition as one number, which orders by rank and then by partition.
     place = batch.column("source").to_numpy().astype(np.int64) << 32 | batch.column("partition").to_numpy()
     offsets = batch.column("offset").to_numpy()
-    # One task reads a partition, and its blocks mostly arrive in order. Then this sort is enough.
+    # One task reads a partition, and its blocks usually arrive in order. Then this sort is enough.
     by_place = np.argsort(place, kind="stable")
     place = place[by_place]
     is_first = np.ones(len(place), dtype=bool)
     is_first[1:] = place[1:] != place[:-1]
     if not np.all(is_first[1:] | (np.diff(offsets[by_place]) > 0)):
         by_place = by_place[np.lexsort((offsets[by_place], place))]
-    # The highest timestamp so far in each partition. Each partition's timestamps are lifted above those of all before
-    # it, so that one running maximum serves all partitions.
+    # The highest timestamp so far in each partition. Each partition's timestamps are lifted above the timestamps of all
+    # previous partitions, so that one running maximum is enough for all partitions.
     lift = np.cumsum(is_first) << _TIMESTAMP_BITS
     clipped = np.clip(batch.column("timestamp_ms").to_numpy()[by_place], 0, (1 << _TIMESTAMP_BITS) - 1)
     highest_ms = np.maximum.accumulate(clipped + lift) - lift
@@ -96,14 +96,14 @@ class QueueInput:
         return self._decode_one_by_one()
 
     def _decode_plain(self) -> tuple[str, list[Event]]:
-        """Returns the queue and its events. If a record is invalid, raises an error that does not say which one."""
+        """Returns the queue and its events. If a record is invalid, raises an error that does not name the record."""
         queue = (self.key or b"").decode()
         if not input_records.is_queue_name(queue):
             raise input_records.InvalidRecordError
         found: list[input_records.InputRecord]
         if self.sources.count(_ARRIVALS) == len(self.sources):
             found = list(map(input_records.arrivals_decoder.decode, self.values))
-            # The usual case in a backlog. Comparing the records takes a fifth of the time of inspecting each.
+            # The usual case in a backlog. A comparison takes a fifth of the time of a look at each record.
             if found.count(input_records.MessageArrived(queue)) == len(found):
                 return queue, [MessageArrived(len(found))]
         else:
@@ -127,7 +127,7 @@ class QueueInput:
         return found[0].queue if found else None, events_of(found, timestamps_ms), wrong
 
     def numbers_of(self, events: list[Event], wrong: Container[int]) -> dict[int, list[int]]:
-        """Returns id(event) -> the numbers of the records that `events_of` has made the event from."""
+        """Returns id(event) -> the numbers of the records from which `events_of` has made the event."""
         valid = [number for number in range(len(self.sources)) if number not in wrong]
         runs = groupby(valid, lambda number: number if self.sources[number] != Source.ARRIVALS else None)
         return {id(event): list(run) for event, (_, run) in zip(events, runs, strict=True)}
@@ -165,7 +165,7 @@ def topic_of(source: int, topics: Topics) -> str:
 
 
 def without_ticks(batch: pa.Table) -> tuple[pa.Table, bool]:
-    """Returns the records of a batch that are no ticks, and whether a tick says that reports are lost."""
+    """Returns a batch without its ticks, and whether a tick says that reports are lost."""
     is_tick = pc.equal(batch.column("source"), Source.TICKS.value)
     if not pc.any(is_tick).as_py():
         return batch, False
@@ -179,12 +179,12 @@ def keys_of(batch: pa.Table) -> pa.DictionaryArray:
 
 
 def by_key(batch: pa.Table, keys: pa.DictionaryArray, ahead_ms: int = 0) -> Iterator[QueueInput]:
-    """Yields the records of a batch in order, key by key; the keys have the order of their first records.
+    """Yields the records of a batch in order, key by key. The keys have the order of their first records.
 
     Args:
         batch: The records, by blocks.RECORDS.
         keys: Their keys, by `keys_of`.
-        ahead_ms: By how much the shard's clock is ahead of the wall clock.
+        ahead_ms: How far the shard's clock is ahead of the wall clock.
     """
     if not len(batch):
         return
@@ -199,8 +199,8 @@ def by_key(batch: pa.Table, keys: pa.DictionaryArray, ahead_ms: int = 0) -> Iter
     is_plain = _is_plain(batch)
     sources = batch.column("source").to_numpy()[positions].tolist()
     timestamps_ms = (batch.column("timestamp_ms").to_numpy()[positions] + ahead_ms).tolist()
-    # The values are put in order first, so that a queue's values are adjacent in memory when they are decoded. As one
-    # piece they may be too long for 32-bit offsets.
+    # The values are put in order before they are decoded, so that the values of a queue are adjacent in memory. All
+    # values together may be too long for 32-bit offsets.
     values = batch.column("value").cast(pa.large_binary()).combine_chunks().take(pa.array(positions)).to_pylist()
     for begin, end in sorted(runs_of(codes), key=lambda run: grouped[run[0]]):
         yield QueueInput(
@@ -217,7 +217,7 @@ def by_key(batch: pa.Table, keys: pa.DictionaryArray, ahead_ms: int = 0) -> Iter
 def _is_plain(batch: pa.Table) -> bool:
     """Returns whether each record has a key and a value that is UTF-8 and certainly not too long.
 
-    Checks the values as one text. That is enough, because a valid value begins with a whole character.
+    Checks all values of a chunk as one text. This is enough, because a valid value begins with a whole character.
     """
     values = batch.column("value")
     if values.null_count or batch.column("key").null_count:

@@ -1,4 +1,4 @@
-"""Keeps in the checkpoint that reports are lost, until all shards know of it: a tick tells them, and may be deleted."""
+"""Notes in the checkpoint that reports are lost, until all shards know. Kafka may delete the tick that tells them."""
 
 from pyspark.sql import SparkSession
 
@@ -8,23 +8,22 @@ _FILE_NAME = "queue-activation.reports-lost"
 
 
 class LostMark:
-    """The empty file whose presence says that the shards of a checkpoint may not know that reports are lost."""
+    """An empty file in a checkpoint. It exists while shards may not know that reports are lost."""
 
     def __init__(self, spark: SparkSession, location: str, older: str | None) -> None:
-        """Stores the places.
+        """Stores the locations of the file.
 
         Args:
             spark: The session.
             location: The checkpoint.
-            older: The checkpoint from which this one still takes over state, and which is only read; None: there is
-                none.
+            older: The checkpoint from which this checkpoint still takes over state; None without a handover.
         """
         self._spark = spark
         self._location = location
         self._older = older
 
     def is_kept(self) -> bool:
-        """Returns whether the file is there, or in the older checkpoint."""
+        """Returns whether the file exists in the checkpoint or in the older checkpoint."""
         for location in filter(None, (self._location, self._older)):
             path, file_system = checkpoint_files.open_path(self._spark, location, _FILE_NAME)
             if file_system.exists(path):
@@ -37,6 +36,6 @@ class LostMark:
         file_system.create(path, True).close()
 
     def drop(self) -> None:
-        """Deletes the file, because all shards know."""
+        """Deletes the file, because all shards know that reports are lost."""
         path, file_system = checkpoint_files.open_path(self._spark, self._location, _FILE_NAME)
         file_system.delete(path, False)

@@ -1,7 +1,6 @@
 """The records that the monitor writes: their values, keys and headers.
 
-Everything here is a function of the queue, the batch and its timestamp, so that a batch that runs again writes the same
-bytes.
+All records depend only on the queue, the batch and its timestamp. So a batch that runs again writes the same bytes.
 """
 
 import hashlib
@@ -20,19 +19,13 @@ from streaming.core.times import Clock, instant_or_none, iso_time
 from streaming.spark.activation.shard_settings import ServerNames
 from streaming.wire.dead_letters import DEAD_LETTER_VALUE_BYTES
 from streaming.wire.notifications import ActivationFormat, ActivationRecord, encode, headers_of
-from streaming.wire.output_records import (
-    ActivatedTaskRow,
-    BatchRecord,
-    MonitorRow,
-    OutputRow,
-    StartActivatedTask,
-)
+from streaming.wire.output_records import ActivatedTaskRow, BatchRecord, MonitorRow, OutputRow, StartActivatedTask
 from streaming.wire.topics import Topics
 
 # The most bytes of encoded events in a record of queue-batches. Each event fits, because it is an input record of at
 # most 64 KiB. A topic that accepts the longest dead letter accepts this log too.
 BATCH_EVENTS_BYTES = DEAD_LETTER_VALUE_BYTES
-# The bytes around topic and value of an event there, ["topic",value], and those of its time.
+# The bytes around topic and value of an event in such a record, ["topic",value], and the bytes of the event's time.
 _BATCH_EVENT_FRAME_BYTES = 6 + 14
 
 # Namespace of the name-based notification and task ids (RFC 9562). Any fixed UUID would do.
@@ -66,10 +59,8 @@ def activation_rows(queue: str, notifications: list[Notification], context: Outp
     """
     rows: list[OutputRow] = []
     for ordinal, notification in enumerate(notifications):
-        if not notification.notifications:
-            rows.append(_activation_row(queue, notification, (None, None), ordinal, context))
-        for name, service in notification.notifications:
-            rows.append(_activation_row(queue, notification, (name, service), ordinal, context))
+        named: Sequence[tuple[str | None, str | None]] = notification.notifications or [(None, None)]
+        rows += [_activation_row(queue, notification, each, ordinal, context) for each in named]
     return rows
 
 
@@ -82,14 +73,12 @@ def _activation_row(
 ) -> OutputRow:
     name, service = event_notification
     clock, names = context.clock, context.names
-    post_time = iso_time(clock.batch_ms)
     # The ordinal distinguishes notifications with the same sequence, of a queue dropped and created within one batch.
     identity = (names.server, queue, name, notification.sequence, clock.batch_ms, ordinal)
-    notification_id = _name_based_id(identity)
     database, schema, object_name = name_parts(queue, names.default_database)
     record = ActivationRecord(
         event_type=notification.event_type.value,
-        post_time=post_time,
+        post_time=iso_time(clock.batch_ms),
         spid=0,
         server_name=names.server,
         login_name="sa",
@@ -101,7 +90,7 @@ def _activation_row(
         queue=queue,
         notification=name,
         service=service,
-        notification_id=notification_id,
+        notification_id=_name_based_id(identity),
         sequence=notification.sequence,
         reason=notification.reason.value if notification.reason else None,
         unread_messages=notification.unread_messages,
@@ -113,9 +102,8 @@ def _activation_row(
 
 
 def name_task(queue: str, context: OutputContext, sequence: int) -> str:
-    """Returns the id of the task that a queue starts in this batch; a queue starts at most one per batch."""
-    identity = (context.names.server, queue, sequence, context.clock.batch_ms)
-    return _name_based_id(identity)
+    """Returns the id of the task that a queue starts in this batch. A queue starts at most one task per batch."""
+    return _name_based_id((context.names.server, queue, sequence, context.clock.batch_ms))
 
 
 def _name_based_id(identity: Sequence[str | int | None]) -> str:
@@ -129,7 +117,7 @@ def _name_based_id(identity: Sequence[str | int | None]) -> str:
 
 
 def task_rows(queue: str, tasks: dict[str, Task | None], task_lease_ms: int, context: OutputContext) -> list[OutputRow]:
-    """Returns a start record for each new task, the row of each changed one, and a tombstone for each ended one."""
+    """Returns a start record for each new task, the row of each changed task, and a tombstone for each ended task."""
     rows: list[OutputRow] = []
     if not tasks:
         return rows

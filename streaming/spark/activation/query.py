@@ -1,8 +1,8 @@
 """The activation query: a sharded query whose shards hold queues.
 
-Spark shares a source's limit among its partitions by backlog. So arrivals and receives are two sources: in one source,
-a flood of arrivals would slow the receives to one record a batch. Ticks are a third source, because they are read
-uncommitted.
+Spark divides a source's limit among the source's partitions by backlog. So arrivals and receives are two sources: in
+one source, a flood of arrivals would slow the receives to one record a batch. Ticks are a third source, because the
+query reads them uncommitted.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ from streaming.wire.topics import Topics
 
 QUERY_NAME = "queue-activation"
 
-# A valid key has at most 3 x 128 characters of 4 bytes and two dots. Nothing longer needs to leave the JVM.
+# A valid key has at most 3 x 128 characters of 4 bytes and two dots. The JVM cuts longer keys.
 MAX_KEY_BYTES = 2048
 
 # An arrival counts when it is committed (D10). Ticks carry no content, so they are read uncommitted. Read committed, an
@@ -42,12 +42,12 @@ _OFFSETS = {"earliest": -2, "latest": -1}
 
 @dataclass(frozen=True)
 class Beginning:
-    """The sources and offsets with which a query begins; the checkpoint fixes a part of them.
+    """The sources and offsets with which a query begins. The checkpoint fixes some of them.
 
     Attributes:
         starting_offsets: `earliest` or `latest`: where reading of arrivals and receives begins without a checkpoint.
-        has_tick_source: Whether ticks have a source of their own; fixed by the checkpoint.
-        handover: The offsets and states with which a new checkpoint begins instead, if it continues another one.
+        has_tick_source: Whether ticks have a separate source, which the checkpoint fixes.
+        handover: The offsets and states with which a new checkpoint begins, if it continues an older checkpoint.
         first_tick: The offset of the first tick to read without a checkpoint; None: the end of their topic.
         max_offsets_per_trigger: Limit of a batch, for each source.
     """
@@ -89,8 +89,8 @@ def prepare_query(  # noqa: PLR0913, PLR0917  (the parts of the query)
     def source(
         of: Mapping[str, Mapping[str, int]], isolation_level: str, number: Column, its_shard: Column
     ) -> KafkaSource:
-        # A tick older than the topic's retention is no loss. Arrivals that are gone stay gone, and a monitor that
-        # refuses to start loses more. The driver says what is missed (daemons/monitor/lost_records.py).
+        # A deleted tick is no loss. Deleted arrivals cannot be read any more, and a monitor that refuses to start loses
+        # more. The driver says which records are missing (daemons/monitor/lost_records.py).
         limit = beginning.max_offsets_per_trigger
         return KafkaSource(of, isolation_level, number, its_shard, limit, fails_on_data_loss=False)
 
@@ -118,7 +118,7 @@ def prepare_query(  # noqa: PLR0913, PLR0917  (the parts of the query)
 
 
 def _starting_offsets(topics: Topics, beginning: Beginning, partitions: Mapping[str, int]) -> dict[str, dict[str, int]]:
-    # A partition that is not in the older checkpoint was added later, so it is read from its start.
+    # A partition that is not in the older checkpoint was added later, so the query reads it from its start.
     of_counted = "earliest" if beginning.handover else beginning.starting_offsets
     starts = {
         topics.arrivals: of_counted,

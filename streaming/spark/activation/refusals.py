@@ -1,4 +1,4 @@
-"""The reasons for dead letters: the workers report them to the driver, which logs them."""
+"""The reasons for dead letters, which the workers report to the driver. The driver logs them."""
 
 import logging
 import time
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 def reasons_in(rows: Iterable[OutputRow], topic: str) -> Refusals:
-    """Counts the reasons of the dead letters among the rows that a shard writes; `topic` is the dead letters' topic."""
+    """Counts the reasons of the dead letters among the rows that a shard writes. Dead letters go to `topic`."""
     letters = [dict(row[3] or ()) for row in rows if row[0] == topic]
     return _bounded(Counter(each["reason"].decode()[:_MAX_REASON_LENGTH] for each in letters))
 
@@ -47,7 +47,7 @@ class RefusalsParam(CounterParam):
 
 
 class RefusalLog:
-    """Logs the number of dead letters, for each reason at most once per INTERVAL_S."""
+    """Logs the numbers of dead letters, for each reason at most once per INTERVAL_S."""
 
     def __init__(self) -> None:
         self._said: Refusals = Counter()

@@ -26,11 +26,11 @@ def run_shard(
     """Takes one shard through one batch.
 
     Args:
-        kept: Its state, by STATE_SCHEMA; None if Spark has none.
-        batch: Its records, by blocks.RECORDS, in no order.
+        kept: The shard's state, by STATE_SCHEMA; None if Spark has no state.
+        batch: The shard's records, by blocks.RECORDS, in any order.
         batch_ms: The batch's timestamp.
         settings: The settings.
-        taken_over: The state from an older checkpoint with which the shard begins if Spark has none.
+        taken_over: The state from an older checkpoint with which the shard begins if Spark has no state.
 
     Raises:
         UnknownFormatError: The checkpoint was written by a newer version.
@@ -40,7 +40,7 @@ def run_shard(
         shard = ShardState(Clock(batch_ms, batch_ms))
     else:
         refuse_newer_state(stored[0], FORMAT_VERSION)
-        # In an older format, queues may be due that were not by the rules of then.
+        # Queues of an older format may be due by the present rules although they were not due by the older rules.
         is_older = stored[0] < FORMAT_VERSION
         alone = None if len(batch) else left_alone(stored, batch_ms)
         if alone is not None and kept is not None and not is_older:

@@ -1,7 +1,7 @@
 """The settings that a worker needs to take a shard through a batch.
 
-They are pickled with the query. They have a module of their own because the modules that use them are compiled, and a
-frozen dataclass that mypyc has compiled cannot be pickled.
+Spark pickles these settings with the query. They are in a separate module because the modules that use them are
+compiled, and a frozen dataclass that mypyc has compiled cannot be pickled.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from streaming.wire.notifications import ActivationFormat
 
 @dataclass(frozen=True)
 class ServerNames:
-    """The names in EVENT_INSTANCE that have no counterpart in Kafka."""
+    """The names in EVENT_INSTANCE for which Kafka has no counterpart."""
 
     server: str
     default_database: str

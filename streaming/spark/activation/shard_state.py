@@ -1,8 +1,8 @@
-"""The state of a shard between two batches, in memory and as the one state value that Spark keeps of it.
+"""The state of a shard between two batches, in memory and as the state value that Spark keeps.
 
 The state value has the queues as three compressed columns. A batch makes Python objects only of the queues that it
-touches. The others stay in their columns, where they cost next to nothing. Spark pickles a state value byte by byte on
-its way to the worker and copies it several times before storing it; compressing costs less.
+touches. The other queues stay in their columns, where they cost almost nothing. Spark pickles a state value byte by
+byte on its way to the worker and copies it several times before storing it. The compression costs less.
 """
 
 from dataclasses import dataclass, field
@@ -42,7 +42,7 @@ class ShardState:
     Attributes:
         clock: The shard's clock.
         wake_ms: The earliest wake-up of its queues.
-        queues: The queues taken up as Python objects: name -> (wake-up, snapshot).
+        queues: The queues that are Python objects: name -> (wake-up, snapshot).
         resting: All other queues, by QUEUES.
         size_bytes: The size of all queues, not compressed.
     """
@@ -55,7 +55,7 @@ class ShardState:
 
     @classmethod
     def of_row(cls, row: StateRow) -> "ShardState":
-        """Returns the shard of a row in this version's format or an older one; all its queues rest.
+        """Returns the shard of a row in this version's format or in an older format. All its queues rest.
 
         Raises:
             UnknownFormatError: The row was written by a newer version.
@@ -70,7 +70,7 @@ class ShardState:
         return shard
 
     def take_up(self, names: pa.Array | None = None) -> None:
-        """Takes up the queues with these names, in UTF-8, and those that are due; without names, all queues."""
+        """Makes Python objects of due queues and of the queues with these names in UTF-8; without names, of all."""
         resting = self.resting
         if names is None:
             is_taken = pa.array([True] * len(resting), pa.bool_())
@@ -92,11 +92,11 @@ class ShardState:
         self.size_bytes += _size_bytes(name, blob) if before is None else len(blob) - len(before[1])
 
     def remove(self, name: str) -> None:
-        """Removes a queue that was taken up."""
+        """Removes a queue that `take_up` has taken up."""
         self.size_bytes -= _size_bytes(name, self.queues.pop(name)[1])
 
     def due(self) -> set[str]:
-        """Returns the names of those queues taken up that are due."""
+        """Returns the names of the due queues, after `take_up`."""
         return {name for name, (wake_ms, _) in self.queues.items() if wake_ms <= self.clock.now_ms}
 
     def settle_wake(self) -> None:
@@ -138,7 +138,7 @@ def _columns(queues: dict[str, tuple[int, bytes]]) -> pa.RecordBatch:
 
 
 def _of_older(stored: bytes, version: int) -> pa.RecordBatch:
-    """Converts the queues of an older version. Those with tasks are due, as their rules have changed since."""
+    """Converts the queues of an older version. Queues with tasks are due, because the rules for tasks have changed."""
     if version < _COLUMNS_SINCE_VERSION:
         queues = _older_queues_decoder.decode(stored)
     else:

@@ -4,7 +4,7 @@ from enum import IntEnum
 
 
 class Source(IntEnum):
-    """The source of a record. The value is the rank among records of one timestamp; see `input_batch.order_of`."""
+    """The source of a record. The value is its rank among records of one timestamp (`input_batch.order_of`)."""
 
     COMMANDS = 0
     ARRIVALS = 1

@@ -32,7 +32,7 @@ def step_shard(shard: ShardState, batch: pa.Table, settings: ShardSettings) -> l
     """Steps the queues that the batch names and those that are due. Returns the rows to be written, in order."""
     context = OutputContext(Topics(settings.topic_prefix), settings.names, settings.activation_format, shard.clock)
     batch, is_lost = without_ticks(batch)
-    # Last in the batch: its empty results may be older than what is lost.
+    # Last in the batch, because the batch's empty results may be older than the lost reports.
     lost: list[Event] = [ReportsLost()] if is_lost else []
     logged_lost = [LoggedRecord(context.topics.ticks, msgspec.Raw(REPORTS_LOST), shard.clock.now_ms)] if is_lost else []
     keys = keys_of(batch)
