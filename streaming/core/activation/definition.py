@@ -33,10 +33,10 @@ class QueueDefinition:
 
     Attributes:
         is_automatic: True if an event created the queue and no CREATE QUEUE has followed.
-        is_on: STATUS; while it is OFF, no reader can receive.
+        is_on: STATUS. While the queue is OFF, no reader can receive.
         handles_poison: POISON_MESSAGE_HANDLING.
         external_activation_timeout_ms: T of this queue. None: the default of the settings; FOREVER_MS: never expires.
-        activation: The ACTIVATION clause, if any.
+        activation: The ACTIVATION clause; None without one.
         notifications: Event notifications for QUEUE_ACTIVATION, name -> service, in order of creation.
     """
 
@@ -92,7 +92,7 @@ class QueueDefinition:
 
     @property
     def procedure_name(self) -> str | None:
-        """The procedure that internal activation starts, if any."""
+        """Returns the procedure that internal activation starts; None without internal activation."""
         return self.activation.procedure_name if self.activation is not None else None
 
     @property
@@ -101,12 +101,12 @@ class QueueDefinition:
         return self.is_on and (self.is_activation_on or bool(self.notifications))
 
     def timeout_ms(self, default_ms: int) -> int:
-        """Returns T, or FOREVER_MS if it never expires (D2)."""
+        """Returns T, or FOREVER_MS if T never expires (D2)."""
         own_ms = self.external_activation_timeout_ms
         return default_ms if own_ms is None else own_ms
 
     def apply(self, command: DefiningCommand) -> None:
-        """Applies a command; raises RefusedEventError if it would add too many event notifications."""
+        """Applies a command. Raises RefusedEventError if the command would add too many event notifications."""
         if isinstance(command, CreateQueue):
             self.create(command.options)
         elif isinstance(command, AlterQueue):

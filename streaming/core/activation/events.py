@@ -11,7 +11,7 @@ class RefusedEventError(Exception):
 
 
 class ReceiveResult(Enum):
-    """The result of a RECEIVE or GET CONVERSATION GROUP; WAITING means that it began to wait."""
+    """The result of a RECEIVE or GET CONVERSATION GROUP. WAITING means that the statement began to wait."""
 
     MESSAGES = "MESSAGES"
     EMPTY = "EMPTY"
@@ -31,8 +31,8 @@ class Receive:
     """A RECEIVE, or a GET CONVERSATION GROUP, which counts as a RECEIVE everywhere (D6).
 
     Attributes:
-        session_id: The session that executed it.
-        result: Its result, or WAITING.
+        session_id: The session that executed the statement.
+        result: The statement's result, or WAITING.
         messages: The number of messages that the statement received; 0 unless the result is MESSAGES.
         where: Whether the statement looked at only a part of the queue.
         transaction_id: The open transaction of the statement; None if the statement committed by itself.
@@ -104,8 +104,8 @@ class Rollback:
     """A transaction was rolled back: its messages are unread again.
 
     Attributes:
-        session_id: Its session.
-        transaction_id: Its id.
+        session_id: The transaction's session.
+        transaction_id: The transaction's id.
         interrupted: Whether a stop or an outage was the cause, so that the rollback says nothing about the messages.
     """
 

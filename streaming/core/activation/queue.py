@@ -76,7 +76,7 @@ class Queue:
     # 1. events
 
     def apply(self, event: Event, now_ms: int) -> None:
-        """Applies one event without a check; raises RefusedEventError if a limit forbids the event."""
+        """Applies one event without a check. Raises RefusedEventError if a limit forbids the event."""
         if self.unread < 0 and now_ms - self.negative_since_ms >= self.monitor.quiet_window_ms(self.settings):
             self._set_unread(0, now_ms)  # D4: a superfluous activation is harmless, a missing activation is not
         _APPLY[type(event)](self, event, now_ms)
@@ -141,10 +141,7 @@ class Queue:
         self._set_unread(event.unread, now_ms)
 
     def _end_observation(self, reported_ms: int, silence_ms: int) -> None:
-        """Drops the observation if the observer has been silent for longer than `silence_ms` before a reader's report.
-
-        From then on, the readers of the queue report themselves.
-        """
+        """Drops the observation if the observer was silent for longer than `silence_ms` before another report."""
         if self.observation is not None and reported_ms - self.observation.at_ms > silence_ms:
             self.observation = None
 
@@ -206,7 +203,7 @@ class Queue:
             self.monitor.fire(Trigger.TASKS_EXITED, now_ms)
 
     def _define(self, command: DefiningCommand, now_ms: int) -> None:
-        """Changes the definition; creates, renews or drops the monitor accordingly."""
+        """Changes the definition. Creates, renews or drops the monitor as the new definition demands."""
         before = self.definition
         changed = before.copy()
         changed.apply(command)
@@ -246,7 +243,7 @@ class Queue:
         self._set_unread(self.unread + messages, now_ms)
 
     def _heal(self, unread: int, reported_ms: int, now_ms: int) -> None:
-        """Accepts a reader's count. A lower count is accepted only if no messages were added shortly before its report.
+        """Accepts a reader's count, but a lower count only if no messages were added shortly before the report.
 
         The time of the report decides, because an open transaction can delay a report for longer than an arrival.
         """

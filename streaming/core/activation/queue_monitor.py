@@ -127,7 +127,7 @@ class Work:
         has_arrived: The premise of rule A: in this batch a message arrived on the empty queue, and some are still
             unread.
         waiting: The number of sessions that wait without WHERE.
-        timeout_ms: T; FOREVER_MS if it never expires, or if its end would change nothing.
+        timeout_ms: T; FOREVER_MS if T never expires, or if the end of T would change nothing.
         can_activate: Whether the queue has an event notification, or a task can be started.
         is_wanted: Whether an observer, if the queue has one, says that one more reader would have work.
     """
@@ -173,12 +173,12 @@ class QueueMonitor:
             self._forget()
 
     def work_was_found(self) -> None:
-        """Forgets useless activations after MESSAGES, an arrival or a rollback; the quiet window is W again (D12)."""
+        """Forgets useless activations after MESSAGES, an arrival or a rollback. The quiet window is W again (D12)."""
         self.useless_activations = 0
         self.awaits_answer = False
 
     def nothing_was_found(self, now_ms: int) -> None:
-        """Starts the quiet window after an empty result without WHERE; counts an unanswered activation as useless."""
+        """Starts the quiet window after an empty result without WHERE. Counts an unanswered activation as useless."""
         if self.state is State.ABSENT:
             return
         self.last_empty_ms = now_ms
@@ -202,7 +202,7 @@ class QueueMonitor:
             self.result_due_ms = ended_ms + RESULT_DUE_MS
 
     def quiet_window_ms(self, settings: CoreSettings) -> int:
-        """Returns W of this queue. The third and each further useless activation doubles it, if `observed` (D12)."""
+        """Returns W of this queue. If `observed`, the third and each further useless activation doubles W (D12)."""
         doublings = self.useless_activations - USELESS_ACTIVATIONS_TOLERATED
         if doublings <= 0 or settings.semantics is Semantics.LITERAL:
             return settings.quiet_window_ms
@@ -210,7 +210,7 @@ class QueueMonitor:
         return min(settings.quiet_window_ms << min(doublings, 32), longest_ms)
 
     def quiet_since_ms(self, settings: CoreSettings) -> int:
-        """Returns when the quiet window began, or NEVER_MS if none has (D1)."""
+        """Returns when the quiet window began, or NEVER_MS without a quiet window (D1)."""
         since_ms = self.last_empty_ms
         if settings.semantics is Semantics.OBSERVED:
             since_ms = max(since_ms, self.anchor_ms)

@@ -82,8 +82,8 @@ def room_of(settings: CoreSettings, size_bytes: int, other_queues: int, own_byte
     Args:
         settings: The settings of all queues.
         size_bytes: The size of all queues of the shard now.
-        other_queues: The number of queues besides the one that is taken through a batch.
-        own_bytes: The size of this queue now.
+        other_queues: The number of queues besides the queue that is taken through a batch.
+        own_bytes: The size of the queue that is taken through a batch.
         events: The number of the queue's events in the batch.
     """
     all_bytes = max(settings.max_queues_per_shard * QUEUE_BYTES, MIN_ROOM_BYTES)
@@ -92,7 +92,7 @@ def room_of(settings: CoreSettings, size_bytes: int, other_queues: int, own_byte
 
 
 def no_room(what: str) -> RefusedEventError:
-    """Returns the error for an event that needs room when the room is used up. The event would add a `what`."""
+    """Returns the error for an event that would add `what`, such as "sessions", although the room is used up."""
     return RefusedEventError(f"too many {what}: the queues of this shard have used up its room for state")
 
 

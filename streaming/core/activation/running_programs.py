@@ -26,7 +26,7 @@ class Program:
 
     Attributes:
         started_ms: When the program was started.
-        notification_id: The notification for which it was started; None for `min`, and for a rest that was too long.
+        notification_id: The notification for which the program was started; None for `min` and for the end of a rest.
         sequence: The number of the notification's activation.
         unread: The number of unread messages when the monitor wrote the notification.
         post_time: When the monitor wrote the notification.
@@ -124,7 +124,7 @@ def last_run_ms(before_ms: int, policy: Policy, runs: bool, now_ms: int) -> int:
 
 
 def rest_instants_ms(last_run_ms: int, policy: Policy) -> tuple[int, int]:
-    """Returns when `last_run_ms` is looked at again while consumers run, and when the longest rest is over."""
+    """Returns when `last_run_ms` must be updated while consumers run, and when the longest rest is over."""
     return last_run_ms + policy.longest_rest_ms // _PARTS_OF_REST, last_run_ms + policy.longest_rest_ms
 
 

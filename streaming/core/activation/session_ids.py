@@ -1,6 +1,6 @@
-"""The ids of sessions. The sessions of a program have ids of the program's id, a slash, and a different name each.
+"""The ids of sessions. The id of a program's session is the program's id, a slash, and a name, as `program/name`.
 
-A program that starts reader programs can end all sessions of a reader program with the id of that program.
+An activator that has started a reader program knows only the program's id, and with it can end all its sessions.
 """
 
 _SEPARATOR = "/"

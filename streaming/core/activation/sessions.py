@@ -24,7 +24,7 @@ from streaming.core.times import FOREVER_MS, NEVER_MS
 
 @dataclass(slots=True)
 class Lease:
-    """The start of a session's or task's lease, and whether it was extended because it was found overdue."""
+    """The start of a session's or task's lease, and whether the lease was extended because it was overdue."""
 
     from_ms: int
     is_extended: bool = False
@@ -49,7 +49,7 @@ class Lease:
 
 @dataclass(slots=True)
 class Wait:
-    """A wait in RECEIVE or GET CONVERSATION GROUP. It ends at `ends_ms`; FOREVER_MS: only the lease ends it."""
+    """A wait in RECEIVE or GET CONVERSATION GROUP. The wait ends at `ends_ms`, or only with its lease if FOREVER_MS."""
 
     where: bool
     ends_ms: int
@@ -85,7 +85,7 @@ class Sessions:
     Attributes:
         room: The remaining room of the shard.
         by_id: The sessions that wait or have an open transaction.
-        open_transactions: The number of their open transactions.
+        open_transactions: The number of open transactions of all sessions.
         marks: The marks of transactions that were given back.
     """
 
@@ -137,9 +137,9 @@ class Sessions:
 
         Args:
             session_id: The session.
-            transaction_id: The transaction in which it has received messages, if any.
+            transaction_id: The transaction in which the session has received messages, if there is one.
             messages: The number of messages received.
-            begins_to_wait: Whether it begins or continues to wait.
+            begins_to_wait: Whether the session begins or continues to wait.
 
         Raises:
             RefusedEventError: There are already too many sessions or open transactions, or the room is used up.
@@ -224,7 +224,7 @@ class Sessions:
         return {each: self.by_id[each] for each in ids if each in self.by_id}
 
     def rollbacks_known(self, session_id: str) -> int:
-        """Returns the most rollbacks that the session, or a session of the program with this id, knows; otherwise 0."""
+        """Returns the greatest `rollbacks_known` of the session and of the program's sessions; 0 without a session."""
         return max([session.rollbacks_known for session in self._ended_with(session_id).values()], default=0)
 
     def end_transaction(self, session_id: str, transaction_id: str) -> int:
@@ -256,12 +256,12 @@ class Sessions:
         return given_back
 
     def waiting(self) -> int:
-        """Returns how many sessions wait without WHERE."""
+        """Returns the number of sessions that wait without WHERE."""
         sessions = self.by_id.values()
         return len([session for session in sessions if session.wait is not None and not session.wait.where])
 
     def tasks_waiting(self) -> int:
-        """Returns how many sessions wait, with or without WHERE: the column tasks_waiting."""
+        """Returns the number of sessions that wait with or without WHERE, which is the column tasks_waiting."""
         return len([session for session in self.by_id.values() if session.wait is not None])
 
     def last_wait_end_ms(self, now_ms: int) -> int:
@@ -274,7 +274,7 @@ class Sessions:
         return ended_ms
 
     def end_due(self, now_ms: int, settings: CoreSettings) -> int:
-        """Ends the waits and transactions that are due; returns the number of messages given back."""
+        """Ends the waits and transactions that are due. Returns the number of messages given back."""
         given_back = 0
         if not (self.by_id or self.marks.by_key):  # the usual case
             return given_back

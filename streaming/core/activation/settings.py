@@ -70,7 +70,7 @@ class CoreSettings:
 
     Attributes:
         quiet_window_ms: W of rule B.
-        external_activation_timeout_ms: T of a queue that does not set its own; FOREVER_MS: never expires.
+        external_activation_timeout_ms: T of a queue that does not set its own T; FOREVER_MS: never expires.
         semantics: Decides D1, D2, D3, D9 and D12.
         session_lease_ms: How long a wait lasts after the session's last record.
         transaction_lease_ms: How long transactions stay open after the session's last record.
@@ -78,8 +78,8 @@ class CoreSettings:
         check_interval_ms: The shortest pause between writes of a row of the monitors view for changed counts.
         queue_idle_expiry_ms: The time without events after which an automatic queue is forgotten.
         auto_create_queues: Whether a queue created by an event gets the event notification `default`.
-        max_queues_per_shard: The most queues that events can create in a shard. QUEUE_BYTES for each of them is the
-            room: the bytes up to which events can make the shard's state grow. Commands have more of both.
+        max_queues_per_shard: The most queues that events can create in a shard. The room, which limits the bytes of the
+            shard's state, is QUEUE_BYTES for each of these queues. Commands may create more queues and use more room.
     """
 
     quiet_window_ms: int = 5_000

@@ -60,7 +60,7 @@ def step_queue(  # noqa: PLR0913, PLR0917  (everything that a step depends on)
     name_task: NameTask,
     room: Room = ENDLESS,
 ) -> Step:
-    """Takes one queue through one batch: applies its events, ends what is due, checks once.
+    """Takes a queue through a batch: applies the events, ends waits, transactions and tasks that are due, checks once.
 
     Args:
         queue: The queue before the batch, changed in place; None if it does not exist.

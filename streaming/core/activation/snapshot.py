@@ -1,7 +1,7 @@
 """Converts a queue to plain values and back, in the format that a checkpoint keeps.
 
 A snapshot is nested lists of None, bool, int and str. FORMAT_VERSION is the version of its layout. Each change of the
-layout needs a new version, and a step that converts the version before, so that older checkpoints open.
+layout needs a new version, and a step that converts the previous version, so that older checkpoints open.
 """
 
 from collections.abc import Callable
@@ -87,7 +87,7 @@ def upgrade(snapshot: Snapshot, version: int) -> Snapshot:
 
 
 def has_tasks(snapshot: Snapshot) -> bool:
-    """Returns whether a snapshot of this FORMAT_VERSION has tasks, or what is kept of tasks."""
+    """Returns whether a snapshot of this FORMAT_VERSION has tasks, or data about earlier tasks."""
     return snapshot[-1] is not None
 
 
@@ -101,7 +101,7 @@ def _as_it_is(snapshot: Snapshot) -> Snapshot:
 
 
 def _start_again(snapshot: Snapshot) -> Snapshot:
-    """Makes failed procedures due, and replaces the last activation that started a task by the first unanswered one."""
+    """Makes failed procedures due. Replaces the last activation that started a task by the first unanswered one."""
     *queue, tasks = snapshot
     if tasks is None:
         return snapshot
@@ -128,7 +128,7 @@ def _start_again(snapshot: Snapshot) -> Snapshot:
 
 
 def _add_rollbacks_and_missing(snapshot: Snapshot) -> Snapshot:
-    """Adds that no rollback has counted, no time-out has expired, the count is certain, and nobody observes it."""
+    """Adds the fields of version 6: no counted rollback, no expired time-out, a certain count, no observation."""
     *queue, sessions, marks, tasks = snapshot
     queue[1] = [*queue[1][:4], NEVER_MS, *queue[1][4:], False]
     queue[5] = [queue[5], 0, NEVER_MS]
@@ -186,7 +186,7 @@ def _restore_session(snapshot: Snapshot) -> Session:
 
 
 def _take_tasks(tasks: Tasks) -> Snapshot | None:
-    """Returns the tasks as plain values; None, the usual case, if there is nothing to keep."""
+    """Returns the tasks as plain values; None, the usual case, without data about tasks."""
     if not (tasks.running or tasks.unanswered_from or tasks.limit_reached):
         return None
     return [

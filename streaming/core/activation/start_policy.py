@@ -20,7 +20,7 @@ class Policy:
         startup_grace_ms: How long a program counts as still starting.
         success_exit_codes: The exit codes of a program that has done its work.
         fatal_exit_codes: The exit codes after which no program is started until the entry changes.
-        backoff_ms: The pause after a first crash. Each further crash in a row doubles it.
+        backoff_ms: The pause after a first crash. Each further crash in a row doubles the pause.
         max_backoff_ms: The longest pause.
         max_restarts: The most restarts in a row without another notification.
         idle_stop_ms: How long a group must have been idle before a program is asked to end.

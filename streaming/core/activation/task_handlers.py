@@ -38,9 +38,9 @@ class _Handler:
     """A busy handler.
 
     Attributes:
-        expires_ms: The instant from which its task must not be started.
-        is_running: Whether its task runs.
-        due_ms: When its next duty is due.
+        expires_ms: The instant from which the task must not be started.
+        is_running: Whether the task runs.
+        due_ms: When the next duty is due.
     """
 
     expires_ms: int
@@ -58,7 +58,7 @@ class TaskHandlers:
         return len(self._busy)
 
     def take(self, task_id: str, expires_ms: int, now_ms: int) -> None:
-        """Gives a task to a handler; its start is due at once."""
+        """Gives a task to a handler. The start of the task is due at once."""
         self._busy[task_id] = _Handler(expires_ms, False, now_ms)
 
     def started(self, task_id: str, now_ms: int) -> None:

@@ -91,7 +91,7 @@ class Tasks:
         return clause is not None and clause.is_on and len(self.running) >= clause.max_queue_readers
 
     def startable(self, clause: ActivationClause | None) -> ActivationClause | None:
-        """Returns the clause if an activation may start a task, provided there is room; otherwise None."""
+        """Returns the clause if an activation may start a task when there is room; otherwise None."""
         return clause if clause is not None and clause.is_on and not self.is_at_limit(clause) else None
 
     def lacks_room(self, clause: ActivationClause | None) -> bool:

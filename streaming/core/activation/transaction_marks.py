@@ -85,7 +85,7 @@ class Marks:
         self._counted[key] = None
 
     def take(self, key: Key, now_ms: int) -> Mark | None:
-        """Removes and returns a transaction's mark, if it has one."""
+        """Removes and returns a transaction's mark; returns None without a mark."""
         self.drop_old(now_ms)
         return self._drop(key) if key in self.by_key else None
 
@@ -99,10 +99,7 @@ class Marks:
         self._counted.clear()
 
     def end(self, session_id: str, now_ms: int) -> int:
-        """Returns the number of messages of a session or program that has ended which the count lacks.
-
-        These messages are unread again.
-        """
+        """Returns the number of messages of an ended session or program that the count lacks. They are unread again."""
         self.drop_old(now_ms)
         messages = 0
         for key in list(self._missing.get(session_id, ())):

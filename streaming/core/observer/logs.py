@@ -1,4 +1,4 @@
-"""The partitions' logs: where each begins and ends now, and where it ended a while ago."""
+"""The logs of partitions: their first offsets, their ends now, and their ends a short time ago."""
 
 from collections import deque
 from collections.abc import Iterable

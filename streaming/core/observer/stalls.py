@@ -30,7 +30,7 @@ class _Commit:
 
 
 class Stalls:
-    """The stalls of one group: the times from one commit of a partition, or from an arrival, to its next commit.
+    """The stalls of one group. A stall lasts from a commit of a partition, or from an arrival, to the next commit.
 
     Attributes:
         has_seen_one: Whether a stall or a partition without a backlog was seen.

@@ -48,7 +48,7 @@ class QueuesByState:
             self._waiting.clear()
 
     def apply(self, key: bytes, value: bytes | None) -> None:
-        """Applies a record of queue-monitors; None is a tombstone.
+        """Applies a record of queue-monitors. The value None is a tombstone.
 
         Raises:
             InvalidRecordError: The record is not a row of the monitors view. Nothing has changed.

@@ -45,7 +45,7 @@ class Observer:
     """The observer of this process. A context manager; call `run`."""
 
     def __init__(self, settings: ObserverSettings, say: Callable[[str], None]) -> None:
-        """Stores the settings; entering the context starts the observer.
+        """Stores the settings. Entering the context starts the observer.
 
         Args:
             settings: The observer's settings.

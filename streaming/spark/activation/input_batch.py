@@ -37,8 +37,9 @@ _ARRIVALS = Source.ARRIVALS.value
 def order_of(batch: pa.Table) -> _Integers:
     """Returns the positions of a batch's records in the order in which they are applied.
 
-    Records of one partition go by offset. Partitions are merged by the highest timestamp so far in each, then by the
-    rank of their topic, then by partition number (docs/architecture.md, "Order within a batch").
+    Records of one partition are in the order of their offsets. Partitions are merged by the highest timestamp so far in
+    each partition, then by the rank of the topic, then by the partition's number (docs/architecture.md, "Order within a
+    batch").
 
     Args:
         batch: The records, by blocks.RECORDS, in any order.

@@ -29,7 +29,7 @@ from streaming.wire.topics import Topics
 
 
 def step_shard(shard: ShardState, batch: pa.Table, settings: ShardSettings) -> list[OutputRow]:
-    """Steps the queues that the batch names and those that are due. Returns the rows to be written, in order."""
+    """Takes the queues that the batch names and all due queues through the batch. Returns the rows to be written."""
     context = OutputContext(Topics(settings.topic_prefix), settings.names, settings.activation_format, shard.clock)
     batch, is_lost = without_ticks(batch)
     # Last in the batch, because the batch's empty results may be older than the lost reports.
@@ -64,7 +64,6 @@ def step_shard(shard: ShardState, batch: pa.Table, settings: ShardSettings) -> l
 def _step_queue(
     shard: ShardState, name: str, events: list[Event], settings: ShardSettings, context: OutputContext
 ) -> Step:
-    """Steps one queue of the shard."""
     stored = shard.queues.get(name)
     queue, own_bytes, others = None, 0, len(shard)
     if stored is not None:
