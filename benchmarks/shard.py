@@ -17,7 +17,7 @@ from generate import InputSet, events
 
 from streaming.core.activation.settings import CoreSettings
 from streaming.spark.activation.run_shard import run_shard
-from streaming.spark.activation.shard_settings import ServerNames, ShardSettings
+from streaming.spark.activation.shard_settings import ShardSettings
 from streaming.spark.activation.sources import Source
 from streaming.spark.blocks import RECORDS, pack
 from streaming.spark.shard_worker import TakenShard, take_batch
@@ -27,7 +27,8 @@ HOUR_MS = 3_600_000
 SETTINGS = ShardSettings(
     CoreSettings(quiet_window_ms=HOUR_MS, external_activation_timeout_ms=HOUR_MS),
     "",
-    ServerNames("server", "database"),
+    "server",
+    "database",
     ActivationFormat.JSON,
     logs_batches=False,
 )

@@ -66,8 +66,8 @@ BUGS: Bugs = {
     "It tracks how recently a RECEIVE": [
         Bug(
             _MONITOR,
-            "        self.last_empty_ms = now_ms\n        if self.awaits_answer:",
-            "        if self.last_empty_ms == NEVER_MS:\n            self.last_empty_ms = now_ms\n"
+            "        self.quiet_window_begins(now_ms)\n        if self.awaits_answer:",
+            "        if self.last_empty_ms == NEVER_MS:\n            self.quiet_window_begins(now_ms)\n"
             "        if self.awaits_answer:",
         ),
         Bug(

@@ -22,11 +22,10 @@ from streaming.core.activation.queue_monitor import Hindrance, State
 from streaming.core.activation.settings import CoreSettings, Semantics
 from streaming.core.times import FOREVER_MS, iso_time
 from streaming.spark.activation.output_rows import OutputContext, monitor_row
-from streaming.spark.activation.shard_settings import ServerNames
 from streaming.system.ages import instant_utc
-from streaming.wire.notifications import ActivationFormat
 from streaming.wire.topics import Topics
 from tests.simulation.test_invariants import Simulation
+from tests.support.fake_spark import SETTINGS
 from tests.support.histories import arrived
 from tests.support.seeds import seeds
 
@@ -74,7 +73,7 @@ class Explained(Simulation):
             self.ends_as_foretold(queue, hindrance, next_ms)
 
     def is_said(self, queue: Queue, hindrance: Hindrance, next_ms: int) -> None:
-        context = OutputContext(Topics(), ServerNames("server", "database"), ActivationFormat.JSON, self.clock)
+        context = OutputContext(Topics(), SETTINGS, self.clock)
         value = monitor_row("q", queue, next_ms, context)[2]
         assert value is not None
         facts = QueueFacts("q", None, queue.definition, json.loads(value))

@@ -30,7 +30,7 @@ from streaming.spark.activation.output_rows import (
     name_task,
     task_rows,
 )
-from streaming.spark.activation.shard_settings import ServerNames
+from streaming.spark.activation.shard_settings import ShardSettings
 from streaming.wire import input_records
 from streaming.wire.notifications import ActivationFormat
 from streaming.wire.record_decoders import Decoder
@@ -52,7 +52,8 @@ SETTINGS = CoreSettings(
     task_lease_ms=3_000,
     check_interval_ms=500,
 )
-NAMES = ServerNames("queue-activation", "kafka")  # the monitor's defaults
+# The names are the monitor's defaults.
+SHARD_SETTINGS = ShardSettings(SETTINGS, "", "queue-activation", "kafka", ActivationFormat.JSON, logs_batches=False)
 OPTIONS = ["--quiet-window", "1s", "--external-activation-timeout", "3s", "--session-lease", "2s"]
 OPTIONS += ["--transaction-lease", "2s", "--task-lease", "3s", "--check-interval", "500ms", "--log-batches"]
 
@@ -268,12 +269,12 @@ def _step(
         topics.commands: input_records.commands_decoder,
     }
     clock = Clock(batch["clock_ms"], batch["batch_ms"])
-    context = OutputContext(topics, NAMES, ActivationFormat.JSON, clock)
+    context = OutputContext(topics, SHARD_SETTINGS, clock)
     records = [decoders[topic].decode(json.dumps(value)) for topic, value in batch["events"]]
     events = events_of(records, batch["times_ms"])
     done = step_queue(queue, events, clock.now_ms, SETTINGS, partial(name_task, name, context))
     rows = activation_rows(name, done.notifications, context)
-    rows += task_rows(name, done.tasks, SETTINGS.task_lease_ms, context)
+    rows += task_rows(name, done.tasks, context)
     if done.writes_view:
         rows.append(monitor_row(name, done.queue, done.next_check_ms, context))
     return done.queue, rows

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from streaming.core.activation.settings import CoreSettings
 from streaming.spark.activation.run_shard import run_shard
-from streaming.spark.activation.shard_settings import ServerNames, ShardSettings
+from streaming.spark.activation.shard_settings import ShardSettings
 from streaming.spark.activation.shard_state import ShardState, StateRow
 from streaming.spark.activation.sources import Source
 from streaming.spark.blocks import EVERY_SHARD, RECORDS, pack
@@ -18,9 +18,7 @@ from streaming.spark.shard_worker import TakenShard, take_batch
 from streaming.wire.notifications import ActivationFormat
 from streaming.wire.ticks import REPORTS_LOST
 
-SETTINGS = ShardSettings(
-    CoreSettings(), "", ServerNames("server", "database"), ActivationFormat.JSON, logs_batches=False
-)
+SETTINGS = ShardSettings(CoreSettings(), "", "server", "database", ActivationFormat.JSON, logs_batches=False)
 
 SHARD = 7
 

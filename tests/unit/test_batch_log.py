@@ -124,7 +124,7 @@ class TestReading:
 def test_the_log_has_all_that_the_core_has_decided_on() -> None:
     seed = fresh_seed("LOG_SEED")
     random = Random(seed)  # noqa: S311  (no secret)
-    shard, outputs = FakeShard(replace(LOGGING, core=differential.SETTINGS, names=differential.NAMES)), list[Output]()
+    shard, outputs = FakeShard(replace(differential.SHARD_SETTINGS, logs_batches=True)), list[Output]()
     sources = {f"queue-{each.name.lower()}": each for each in Source}
     for batch_ms in range(10_000, 200_000, 900):
         records = []

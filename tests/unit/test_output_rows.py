@@ -155,7 +155,7 @@ class TestActivations:
         assert len(seen) > 20
 
     def test_ids_differ_from_server_to_server(self) -> None:
-        other = replace(SETTINGS, names=replace(SETTINGS.names, server="other"))
+        other = replace(SETTINGS, server_name="other")
         ids = {activations(FakeShard(one).batch(0, arrival()))[0].headers["ce_id"] for one in (SETTINGS, other)}
         assert len(ids) == 2
 

@@ -179,9 +179,7 @@ class QueueMonitor:
 
     def nothing_was_found(self, now_ms: int) -> None:
         """Starts the quiet window after an empty result without WHERE. Counts an unanswered activation as useless."""
-        if self.state is State.ABSENT:
-            return
-        self.last_empty_ms = now_ms
+        self.quiet_window_begins(now_ms)
         if self.awaits_answer:
             self.awaits_answer = False
             self.useless_activations += 1

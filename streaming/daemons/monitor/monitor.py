@@ -35,7 +35,7 @@ from streaming.spark.activation.handover import Handover
 from streaming.spark.activation.lost_mark import LostMark
 from streaming.spark.activation.query import MAX_KEY_BYTES, QUERY_NAME, Beginning, prepare_query
 from streaming.spark.activation.refusals import RefusalLog, RefusalsParam
-from streaming.spark.activation.shard_settings import ServerNames, ShardSettings
+from streaming.spark.activation.shard_settings import ShardSettings
 from streaming.spark.query_listener import Listener
 from streaming.spark.row_counts import counter
 from streaming.spark.shard_worker import CLOCK_SAVE_INTERVAL_MS
@@ -186,8 +186,8 @@ def _rights(topics: Topics) -> Rights:
 def _shard_settings(settings: MonitorSettings, shards: int) -> ShardSettings:
     options = settings.options
     core = replace(options.core, max_queues_per_shard=-(-options.max_queues // shards))
-    names = ServerNames(options.server_name, options.default_database)
-    return ShardSettings(core, settings.topic_prefix, names, options.activation_format, options.log_batches)
+    name, database = options.server_name, options.default_database
+    return ShardSettings(core, settings.topic_prefix, name, database, options.activation_format, options.log_batches)
 
 
 def _beginning(settings: MonitorSettings, layout: Layout, handed_over: Handover | None, lost: LostRecords) -> Beginning:

@@ -16,9 +16,9 @@ from streaming.core.activation.queue import Queue
 from streaming.core.activation.queue_monitor import State
 from streaming.core.activation.tasks import Task
 from streaming.core.times import Clock, instant_or_none, iso_time
-from streaming.spark.activation.shard_settings import ServerNames
+from streaming.spark.activation.shard_settings import ShardSettings
 from streaming.wire.dead_letters import DEAD_LETTER_VALUE_BYTES
-from streaming.wire.notifications import ActivationFormat, ActivationRecord, encode, headers_of
+from streaming.wire.notifications import ActivationRecord, encode, headers_of
 from streaming.wire.output_records import ActivatedTaskRow, BatchRecord, MonitorRow, OutputRow, StartActivatedTask
 from streaming.wire.topics import Topics
 
@@ -37,8 +37,7 @@ class OutputContext:
     """The values that all records of one batch and shard have in common."""
 
     topics: Topics
-    names: ServerNames
-    activation_format: ActivationFormat
+    settings: ShardSettings
     clock: Clock
 
 
@@ -72,15 +71,15 @@ def _activation_row(
     context: OutputContext,
 ) -> OutputRow:
     name, service = event_notification
-    clock, names = context.clock, context.names
+    clock, settings = context.clock, context.settings
     # The ordinal distinguishes notifications with the same sequence, of a queue dropped and created within one batch.
-    identity = (names.server, queue, name, notification.sequence, clock.batch_ms, ordinal)
-    database, schema, object_name = name_parts(queue, names.default_database)
+    identity = (settings.server_name, queue, name, notification.sequence, clock.batch_ms, ordinal)
+    database, schema, object_name = name_parts(queue, settings.default_database)
     record = ActivationRecord(
         event_type=notification.event_type.value,
         post_time=iso_time(clock.batch_ms),
         spid=0,
-        server_name=names.server,
+        server_name=settings.server_name,
         login_name="sa",
         user_name="dbo",
         database_name=database,
@@ -97,13 +96,13 @@ def _activation_row(
         tasks_waiting=notification.tasks_waiting,
         expires_at=None if notification.expires_ms is None else iso_time(clock.wall_ms(notification.expires_ms)),
     )
-    format_ = context.activation_format
+    format_ = settings.activation_format
     return context.topics.activations, queue.encode(), encode(record, format_), headers_of(record, format_), None
 
 
 def name_task(queue: str, context: OutputContext, sequence: int) -> str:
     """Returns the id of the task that a queue starts in this batch. A queue starts at most one task per batch."""
-    return _name_based_id((context.names.server, queue, sequence, context.clock.batch_ms))
+    return _name_based_id((context.settings.server_name, queue, sequence, context.clock.batch_ms))
 
 
 def _name_based_id(identity: Sequence[str | int | None]) -> str:
@@ -116,12 +115,12 @@ def _name_based_id(identity: Sequence[str | int | None]) -> str:
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:32]}"
 
 
-def task_rows(queue: str, tasks: dict[str, Task | None], task_lease_ms: int, context: OutputContext) -> list[OutputRow]:
+def task_rows(queue: str, tasks: dict[str, Task | None], context: OutputContext) -> list[OutputRow]:
     """Returns a start record for each new task, the row of each changed task, and a tombstone for each ended task."""
     rows: list[OutputRow] = []
     if not tasks:
         return rows
-    database, schema, object_name = name_parts(queue, context.names.default_database)
+    database, schema, object_name = name_parts(queue, context.settings.default_database)
     clock = context.clock
     for task_id, task in tasks.items():
         if task is None:
@@ -134,7 +133,7 @@ def task_rows(queue: str, tasks: dict[str, Task | None], task_lease_ms: int, con
                 procedure_name=task.procedure_name,
                 execute_as=task.execute_as,
                 sequence=task.sequence,
-                expires_at=iso_time(clock.wall_ms(task.started_ms + task_lease_ms)),
+                expires_at=iso_time(clock.wall_ms(task.started_ms + context.settings.core.task_lease_ms)),
             )
             if (request := task.request) is not None and request.reason is not None:
                 start.reason = request.reason.value
@@ -161,7 +160,7 @@ def monitor_row(name: str, queue: Queue | None, next_check_ms: int, context: Out
     """Returns the queue's row of the monitors view, or a tombstone for a queue that is gone."""
     if queue is None:
         return context.topics.monitors, name.encode(), None, None, None
-    database, schema, object_name = name_parts(name, context.names.default_database)
+    database, schema, object_name = name_parts(name, context.settings.default_database)
     clock = context.clock
     monitor, definition = queue.monitor, queue.definition
     row = MonitorRow(

@@ -11,19 +11,21 @@ from streaming.wire.notifications import ActivationFormat
 
 
 @dataclass(frozen=True)
-class ServerNames:
-    """The names in EVENT_INSTANCE for which Kafka has no counterpart."""
-
-    server: str
-    default_database: str
-
-
-@dataclass(frozen=True)
 class ShardSettings:
-    """The settings of `run_shard` in every worker."""
+    """The settings of `run_shard` in every worker.
+
+    Attributes:
+        core: The settings of the core.
+        topic_prefix: Prefix of the topics.
+        server_name: The server's name in notifications, for which Kafka has no counterpart.
+        default_database: The database of a queue whose name contains no database.
+        activation_format: The format of notifications.
+        logs_batches: Whether the shard writes the input of each queue to queue-batches.
+    """
 
     core: CoreSettings
     topic_prefix: str
-    names: ServerNames
+    server_name: str
+    default_database: str
     activation_format: ActivationFormat
     logs_batches: bool

@@ -30,7 +30,7 @@ from streaming.wire.topics import Topics
 
 def step_shard(shard: ShardState, batch: pa.Table, settings: ShardSettings) -> list[OutputRow]:
     """Takes the queues that the batch names and all due queues through the batch. Returns the rows to be written."""
-    context = OutputContext(Topics(settings.topic_prefix), settings.names, settings.activation_format, shard.clock)
+    context = OutputContext(Topics(settings.topic_prefix), settings, shard.clock)
     batch, is_lost = without_ticks(batch)
     # Last in the batch, because the batch's empty results may be older than the lost reports.
     lost: list[Event] = [ReportsLost()] if is_lost else []
@@ -41,7 +41,7 @@ def step_shard(shard: ShardState, batch: pa.Table, settings: ShardSettings) -> l
     rows: list[OutputRow] = []
     for given in by_key(batch, keys, shard.clock.ahead_ms):
         name, events, wrong = given.decode()
-        step = None if name is None else _step_queue(shard, name, events + lost if lost else events, settings, context)
+        step = None if name is None else _step_queue(shard, name, events + lost if lost else events, context)
         if step is not None and step.refused:
             numbers = given.numbers_of(events, wrong)
             wrong |= {number: reason for event, reason in step.refused for number in numbers[id(event)]}
@@ -52,25 +52,23 @@ def step_shard(shard: ShardState, batch: pa.Table, settings: ShardSettings) -> l
         due.discard(name)
         if settings.logs_batches:
             rows += batch_rows(name, _logged(given, wrong, context.topics) + logged_lost, context)
-        rows += _rows(name, step, settings, context)
+        rows += _rows(name, step, context)
     for name in sorted(due):
         if settings.logs_batches:
             rows += batch_rows(name, logged_lost, context)
-        rows += _rows(name, _step_queue(shard, name, lost, settings, context), settings, context)
+        rows += _rows(name, _step_queue(shard, name, lost, context), context)
     shard.settle_wake()
     return rows
 
 
-def _step_queue(
-    shard: ShardState, name: str, events: list[Event], settings: ShardSettings, context: OutputContext
-) -> Step:
-    stored = shard.queues.get(name)
+def _step_queue(shard: ShardState, name: str, events: list[Event], context: OutputContext) -> Step:
+    settings, stored = context.settings.core, shard.queues.get(name)
     queue, own_bytes, others = None, 0, len(shard)
     if stored is not None:
-        queue, own_bytes = snapshot.restore(snapshot_decoder.decode(stored[1]), settings.core), len(stored[1])
+        queue, own_bytes = snapshot.restore(snapshot_decoder.decode(stored[1]), settings), len(stored[1])
         others -= 1
-    room = room_of(settings.core, shard.size_bytes, others, own_bytes, len(events))
-    step = step_queue(queue, events, shard.clock.now_ms, settings.core, partial(name_task, name, context), room)
+    room = room_of(settings, shard.size_bytes, others, own_bytes, len(events))
+    step = step_queue(queue, events, shard.clock.now_ms, settings, partial(name_task, name, context), room)
     if step.queue is not None:
         shard.put(name, step.wake_ms, msgpack_encoder.encode(snapshot.take(step.queue)))
     elif stored is not None:
@@ -78,10 +76,10 @@ def _step_queue(
     return step
 
 
-def _rows(name: str, step: Step, settings: ShardSettings, context: OutputContext) -> list[OutputRow]:
+def _rows(name: str, step: Step, context: OutputContext) -> list[OutputRow]:
     """Returns the rows to be written after a queue's step."""
     rows = activation_rows(name, step.notifications, context)
-    rows += task_rows(name, step.tasks, settings.core.task_lease_ms, context)
+    rows += task_rows(name, step.tasks, context)
     if step.writes_view:
         rows.append(monitor_row(name, step.queue, step.next_check_ms, context))
     return rows
