@@ -15,6 +15,7 @@ from confluent_kafka import Message
 
 from producers.session_reports import SESSION_ALIVE_INTERVAL_S
 from streaming.core.activation.definition import ActivationClause, QueueDefinition
+from streaming.core.activation.events import CreateQueue
 from streaming.core.activation.settings import MAX_EVENT_NOTIFICATIONS
 from streaming.core.activation.start_decisions import Action
 from streaming.core.activation.task_handlers import REPORT_INTERVAL_MS
@@ -126,7 +127,7 @@ def check_types_of_read_records(document: str) -> None:
 
 def check_defaults_of_definitions(document: str) -> None:
     definition, clause = QueueDefinition(), ActivationClause()
-    definition.create(input_records.CreateQueue("q").options())
+    definition.apply(CreateQueue(input_records.CreateQueue("q").options()))
     assert (definition.activation, definition.external_activation_timeout_ms) == (None, None)
     words = {True: "`ON`", False: "`OFF`"}
     documented = {

@@ -108,15 +108,15 @@ class QueueDefinition:
     def apply(self, command: DefiningCommand) -> None:
         """Applies a command. Raises RefusedEventError if the command would add too many event notifications."""
         if isinstance(command, CreateQueue):
-            self.create(command.options)
+            self._create(command.options)
         elif isinstance(command, AlterQueue):
-            self.alter(command.options)
+            self._alter(command.options)
         elif isinstance(command, CreateEventNotification):
             self._create_notification(command.notification, command.service)
         else:
             self.notifications.pop(command.notification, None)
 
-    def create(self, options: QueueOptions) -> None:
+    def _create(self, options: QueueOptions) -> None:
         """Applies CREATE QUEUE to an existing queue. Event notifications stay, except the automatic one."""
         if self.is_automatic:
             self.notifications.pop(DEFAULT_NOTIFICATION, None)
@@ -125,14 +125,14 @@ class QueueDefinition:
         self.handles_poison = True
         self.external_activation_timeout_ms = None
         self.activation = None
-        self.alter(options)
+        self._alter(options)
 
     def _create_notification(self, name: str, service: str | None) -> None:
         if name not in self.notifications and len(self.notifications) >= MAX_EVENT_NOTIFICATIONS:
             raise RefusedEventError(f"too many event notifications: the queue already has {MAX_EVENT_NOTIFICATIONS}")
         self.notifications[name] = service
 
-    def alter(self, options: QueueOptions) -> None:
+    def _alter(self, options: QueueOptions) -> None:
         """Applies ALTER QUEUE, which changes only the settings that the options name."""
         if options.status is not None:
             self.is_on = options.status
