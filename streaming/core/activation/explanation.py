@@ -69,7 +69,7 @@ class Situation:
         switch_on: The command line that sets the queue ON.
         observed: An observer's report on the readers; None if the readers report themselves.
         off_by: The cause for which the queue is OFF, as a sentence; empty: unknown.
-        reader: What the activator knows about the last requested reader; empty: the reader may still come.
+        reader: The activator's knowledge of the last requested reader, in words; empty: the reader may still come.
         hindrance: Why the monitor requests no reader; None: no monitor, or an older monitor has written the row.
         waiting_where: The number of sessions that wait with WHERE, and so do not take every message.
     """

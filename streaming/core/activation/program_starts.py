@@ -24,7 +24,7 @@ RETRY_MS = 600_000
 # Repeats soon follow the first record, and a queue has at most one activation per quiet window (5 s).
 MAX_REMEMBERED = 64
 
-# With this reason readers are already receiving, so the new reader is needed in addition to those still starting.
+# With this reason readers are already receiving, so a new reader is needed besides programs that are still starting.
 _ACCUMULATING = "MESSAGES_ACCUMULATING"
 # With this reason no RECEIVE has come since the activation before.
 _EXPIRED = "TIMEOUT_EXPIRED"

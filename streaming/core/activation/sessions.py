@@ -98,7 +98,7 @@ class Sessions:
         self.marks = Marks()
 
     def restore(self, by_id: dict[str, Session]) -> None:
-        """Sets the sessions to those of a snapshot."""
+        """Restores the sessions of a snapshot."""
         self.by_id = by_id
         self.open_transactions = sum(len(session.transactions) for session in by_id.values())
         for session_id in by_id:
@@ -291,7 +291,7 @@ class Sessions:
     def _give_back(self, session_id: str, session: Session, now_ms: int) -> int:
         given_back = sum(session.transactions.values())
         for transaction_id, messages in session.transactions.items():
-            has_room = not self.room.is_used_up  # before: what a transaction frees is not for its own mark
+            has_room = not self.room.is_used_up  # before the transaction frees its own bytes
             self._ended(transaction_id, messages)
             self.marks.add((session_id, transaction_id), messages, has_room, now_ms)
         session.transactions.clear()

@@ -35,7 +35,7 @@ MAX_SESSIONS = 10_000
 MAX_TRANSACTIONS = 10_000
 # Each activation of a queue writes one record for each of its event notifications.
 MAX_EVENT_NOTIFICATIONS = 100
-# Counts of messages stop here, as does a reader's report (input_records.Unread): far below what 64 bits hold.
+# The limit of counts of messages, also in a reader's report (input_records.Unread). 64 bits hold far greater numbers.
 MAX_MESSAGES = 10**12
 
 # A shard's room is this many bytes for each queue that it may have. An ordinary queue takes 120 bytes (docs/scale.md).

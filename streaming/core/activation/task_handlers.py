@@ -16,7 +16,7 @@ from hashlib import sha256
 REPORT_INTERVAL_MS = 20_000
 # The pause before a handler tries again to start its task.
 RETRY_INTERVAL_MS = 5_000
-# The monitor repeats records only right after a crash, and only those of one batch.
+# The monitor repeats records only right after a crash, and only the records of one batch.
 MAX_RECENT_TASKS = 100
 
 # 64 bits as hexadecimal digits. 100 marks stay below the 4,096 bytes that Kafka keeps with an offset

@@ -51,7 +51,7 @@ class Marks:
         self._missing: dict[str, dict[Key, None]] = {}
 
     def restore(self, by_key: dict[Key, Mark]) -> None:
-        """Sets the marks to those of a snapshot."""
+        """Restores the marks of a snapshot."""
         self.by_key = by_key
         for key, mark in by_key.items():
             if mark.missing:

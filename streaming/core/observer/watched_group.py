@@ -141,7 +141,7 @@ class WatchedGroup:
         self._received += report.received
 
     def _places(self, group: GroupPicture, logs: Logs) -> dict[Place, PartitionLog]:
-        """Returns the partitions that a reader of the group reads, which are those of subscribed topics."""
+        """Returns the partitions of the topics that the group reads."""
         known = {place: logs.get(place) for topic in self._topics(group) for place in logs.partitions_of(topic)}
         return {place: log for place, log in known.items() if log is not None}
 
