@@ -78,7 +78,7 @@ class Simulation:
         for number in range(len(CREATIONS)):
             queue = self.queues[number]
             is_used = random.random() < 0.4
-            if is_used or (queue is not None and queue.next_wake_ms() <= self.clock.now_ms):
+            if is_used or (queue is not None and queue.next_wake_ms(queue.next_check_ms()) <= self.clock.now_ms):
                 self.step_queue(number, random.randint(1, 3) if is_used else 0)
 
     def step_queue(self, number: int, count: int) -> None:

@@ -124,7 +124,9 @@ class Timeline:
     def run_until(self, end_ms: int) -> list[Notification]:
         """Runs a batch without events at each wake-up of the queue before `end_ms`; returns the notifications."""
         notified = []
-        while (wake_ms := self.queue.next_wake_ms() if self.queue_if_any else FOREVER_MS) < end_ms:
+        while (
+            wake_ms := self.queue.next_wake_ms(self.queue.next_check_ms()) if self.queue_if_any else FOREVER_MS
+        ) < end_ms:
             notified += self.batch(max(wake_ms, self.now_ms + 1))
         return notified
 

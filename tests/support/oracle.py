@@ -180,7 +180,7 @@ class Oracle:
         """Checks the invariants that must hold after every step."""
         in_transactions = sum(sum(one.transactions.values()) for one in queue.sessions.by_id.values())
         assert queue.unread + in_transactions == self.total, "the count never drifts"
-        assert queue.next_wake_ms() > now_ms, "the next wake-up is in the future"
+        assert queue.next_wake_ms(queue.next_check_ms()) > now_ms, "the next wake-up is in the future"
         assert queue.tasks.running.keys() == self.tasks.keys(), "no task is forgotten or invented"
         assert queue.tasks.failures == self.failures, "the view shows how often tasks have failed"
         self.tasks_are_started_for_ever(queue, now_ms)

@@ -126,16 +126,15 @@ class QueueActivator:
             for program in self.running.values()
             if program.notification_id is not None and program.sequence is not None
         ]
-        known = [*self.seen, *running]
+        known, activation = [*self.seen, *running], (new.sequence, new.post_time)
         if any(each.notification_id == new.notification_id for each in known):
             action, why = Action.IGNORE, f"notification #{new.sequence} is a repeat"
-        elif not any(each.is_same_activation(new) for each in known):
+        elif all((each.sequence, each.post_time) != activation for each in known):
             return None
-        elif self.held is not None and (self.held.sequence, self.held.post_time) == (new.sequence, new.post_time):
+        elif self.held is not None and (self.held.sequence, self.held.post_time) == activation:
             action, why = Action.DROP, f"another notification of activation #{new.sequence} is held already"
         else:
-            action = Action.IGNORE
-            why = f"another notification of activation #{new.sequence} was acted on before"
+            action, why = Action.IGNORE, f"another notification of activation #{new.sequence} was acted on before"
         return Decision(action, why, notification_id=new.notification_id)
 
     def disabled(self, sequence: int, post_time: str) -> list[Decision]:
@@ -143,7 +142,7 @@ class QueueActivator:
         why = f"#{sequence} says that the queue was disabled after too many rollbacks; set it ON again"
         if self.held is None or (self.held.post_time, self.held.sequence) > (post_time, sequence):
             return [Decision(Action.IGNORE, why)]
-        return [self._drop(why)]
+        return [self._drop(self.held, why)]
 
     def exited(
         self,
@@ -221,7 +220,7 @@ class QueueActivator:
                     # If the monitor ended before it wrote the row, it repeats the notification. If the view has shown
                     # the queue, the queue was dropped, and a repeat is only late.
                     self.seen = [each for each in self.seen if each.notification_id != held.notification_id]
-                decisions.append(self._drop(void))
+                decisions.append(self._drop(held, void))
                 held = None
         if held is not None:
             pause = next(self._pauses(held, now_ms), "")
@@ -362,13 +361,11 @@ class QueueActivator:
         return [Decision(Action.HOLD, self._about(held, blocked), None, held.notification_id)]
 
     def _hold(self, held: Held) -> list[Decision]:
-        decisions = [self._drop(f"superseded by #{held.sequence}")] if self.held is not None else []
+        decisions = [self._drop(self.held, f"superseded by #{held.sequence}")] if self.held is not None else []
         self.held = held
         return decisions
 
-    def _drop(self, why: str) -> Decision:
-        held = self.held
-        assert held is not None  # noqa: S101 - for the type checker
+    def _drop(self, held: Held, why: str) -> Decision:
         self.held = None
         return Decision(Action.DROP, self._about(held, why), None, held.notification_id)
 

@@ -398,12 +398,13 @@ class Queue:
             return FOREVER_MS
         return task_starts.next_ms(self.monitor, self.tasks, clause, self._work(), self.settings)
 
-    def next_wake_ms(self) -> int:
-        """Returns the latest instant of the next step, which checks, writes the view's row, or forgets the queue."""
-        return self.wake_ms_by(self.next_check_ms())
+    def next_wake_ms(self, next_check_ms: int) -> int:
+        """Returns the latest instant of the next step, which checks, writes the view's row, or forgets the queue.
 
-    def wake_ms_by(self, wake_ms: int) -> int:
-        """Returns `next_wake_ms`, given `next_check_ms`."""
+        Args:
+            next_check_ms: The result of `next_check_ms`.
+        """
+        wake_ms = next_check_ms
         if self.is_view_stale:
             wake_ms = min(wake_ms, self.view_written_ms + self.settings.check_interval_ms)
         if self.observation is not None:

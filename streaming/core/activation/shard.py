@@ -101,7 +101,7 @@ def step_queue(  # noqa: PLR0913, PLR0917  (everything that a step depends on)
         return Step(None, notifications, tasks, refused, writes_view=existed)
     writes_view = queue.take_view_due(queue.monitor.state is not state, queue.counts() != counts, now_ms)
     next_check_ms = queue.next_check_ms()
-    return Step(queue, notifications, tasks, refused, writes_view, next_check_ms, queue.wake_ms_by(next_check_ms))
+    return Step(queue, notifications, tasks, refused, writes_view, next_check_ms, queue.next_wake_ms(next_check_ms))
 
 
 def _enter(queue: Queue | None, room: Room) -> tuple[State | None, tuple[int, ...] | None]:

@@ -61,7 +61,3 @@ class Seen:
     notification_id: str
     sequence: int
     post_time: str
-
-    def is_same_activation(self, new: Notified) -> bool:
-        """Returns whether both notifications are of the same activation."""
-        return (self.sequence, self.post_time) == (new.sequence, new.post_time)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from streaming.core.numbers import plural
 from streaming.core.observer.logs import Logs
 from streaming.core.observer.pictures import GroupPicture, GroupState, place_name
+from streaming.core.observer.verdict import Verdict
 from streaming.core.observer.watched_group import Report, WatchedGroup
 from streaming.daemons.activator.config import Config
 from streaming.daemons.observer.counts import Counts
@@ -138,14 +139,12 @@ class WatchedGroups:
             now_ms = monotonic_ms()
             if each.found is None:
                 continue
-            self._tell_answer(name, each, now_ms)
+            self._tell_answer(name, each, each.found.verdict, now_ms)
             if (report := each.group.report(each.found, now_ms)) is not None:
                 reports.append((each.watch.queue, report))
         return reports
 
-    def _tell_answer(self, name: str, each: Watched, now_ms: int) -> None:
-        assert each.found is not None  # noqa: S101 - for the type checker
-        verdict = each.found.verdict
+    def _tell_answer(self, name: str, each: Watched, verdict: Verdict, now_ms: int) -> None:
         if verdict.one_more is None:
             since_ms = each.unknown_since_ms = now_ms if each.unknown_since_ms is None else each.unknown_since_ms
             if now_ms - since_ms >= _LONG_UNKNOWN_MS:

@@ -60,7 +60,7 @@ class TestLiteral:
         timeline.batch(0, arrived(9))
         for number in range(6):
             while len(timeline.queue.tasks.running) == 0:
-                timeline.batch(timeline.queue.next_wake_ms())
+                timeline.batch(timeline.queue.next_wake_ms(timeline.queue.next_check_ms()))
             timeline.batch(timeline.now_ms + SECOND, failed_to_start(f"1.{number}"), arrived())
         pauses_ms = [after - before for (before, _), (after, _) in pairwise(timeline.started)]
         assert pauses_ms == [SECOND, *(SECOND + pause_s * SECOND for pause_s in (10, 20, 40, 60))]

@@ -205,7 +205,7 @@ class TestDecisions:
             timeline.at(answered_ms, empty())
             timeline.at(answered_ms + 1, empty())  # a second reader finds nothing after the same activation
             while timeline.state is not State.NOTIFIED:
-                timeline.batch(timeline.queue.next_wake_ms())
+                timeline.batch(timeline.queue.next_wake_ms(timeline.queue.next_check_ms()))
         times = timeline.activation_times()
         windows = [later - earlier - 2 for earlier, later in pairwise(times)]
         assert [ms // SECOND for ms in windows] == [5, 5, 10, 20, 40, 80, 160, 320, 600, 600, 600, 600]
@@ -216,7 +216,7 @@ class TestDecisions:
         for _ in range(12):
             timeline.at(timeline.now_ms + 1, empty())
             while timeline.state is not State.NOTIFIED:
-                timeline.batch(timeline.queue.next_wake_ms())
+                timeline.batch(timeline.queue.next_wake_ms(timeline.queue.next_check_ms()))
         assert {later - earlier - 1 for earlier, later in pairwise(timeline.activation_times())} == {W}
 
     @pytest.mark.parametrize("found", [[arrived()], [received(1)], [ROLLBACK("x", "t")]])
@@ -227,7 +227,7 @@ class TestDecisions:
         for _ in range(5):
             timeline.at(timeline.now_ms + 1, ALIVE("x"), empty())
             while timeline.state is not State.NOTIFIED:
-                timeline.batch(timeline.queue.next_wake_ms(), ALIVE("x"))
+                timeline.batch(timeline.queue.next_wake_ms(timeline.queue.next_check_ms()), ALIVE("x"))
         timeline.at(timeline.now_ms + 1, *found)
         timeline.at(timeline.now_ms + 1, empty())
         last_empty_ms = timeline.now_ms

@@ -47,7 +47,7 @@ def test_core_passes_scenario(scenario: Scenario) -> None:
         ]
         started = [task for task in step.tasks.values() if task is not None and not task.is_confirmed]
         written += [{"due_ms": now_ms, "event_type": scenarios.TASK, "copies": 1} for _ in started]
-        upcoming = [*batches, queue.next_wake_ms() if queue else FOREVER_MS]
+        upcoming = [*batches, queue.next_wake_ms(queue.next_check_ms()) if queue else FOREVER_MS]
         assert min(upcoming) > now_ms
         now_ms = min(upcoming)
 

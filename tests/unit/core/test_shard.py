@@ -162,10 +162,10 @@ class TestWakeUps:
         timeline = Timeline()
         timeline.batch(0, create_queue(activation=activation(procedure_name="p")), arrived(9))
         timeline.run_until(2 * SECOND)
-        assert timeline.queue.next_wake_ms() > timeline.now_ms
+        assert timeline.queue.next_wake_ms(timeline.queue.next_check_ms()) > timeline.now_ms
 
     def test_the_idle_expiry_of_an_automatic_queue_is_a_wake_up_but_no_check(self) -> None:
         timeline = Timeline()
         timeline.batch(0, arrived(), received(1))
-        assert timeline.queue.next_wake_ms() == 7 * DAY
+        assert timeline.queue.next_wake_ms(timeline.queue.next_check_ms()) == 7 * DAY
         assert timeline.queue.next_check_ms() >= FOREVER_MS

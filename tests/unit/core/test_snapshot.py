@@ -65,7 +65,9 @@ def test_restored_after_any_step_it_goes_on_as_if_nothing_had_been(
             restored.queue_if_any = snapshot.restore(plain, core)
         assert (restored.queue_if_any is None) == (kept.queue_if_any is None)
         if kept.queue_if_any is not None and restored.queue_if_any is not None:
-            assert restored.queue.next_wake_ms() == kept.queue.next_wake_ms()
+            assert restored.queue.next_wake_ms(restored.queue.next_check_ms()) == kept.queue.next_wake_ms(
+                kept.queue.next_check_ms()
+            )
             assert snapshot.take(restored.queue) == snapshot.take(kept.queue)
     assert restored.written == kept.written
     assert restored.started == kept.started
