@@ -17,10 +17,10 @@ _ORDER = "MIRRORED, IS_LOCAL, NETWORK, IS_TRANSPORT = range(4)"
 _OWN_TABLE = "self._by_table(database, is_outside=False)"
 _MSDB_TABLE = "self._by_table(MSDB, is_outside=True)"
 _IN_SERVICES_TABLE = (
-    "self._by_table(next((each.database for each in self._definitions.services_here(conversation.to_service)), MSDB), "
+    "self._by_table(next((each.database for each in self.definitions.services_here(conversation.to_service)), MSDB), "
     "is_outside=True)"
 )
-_IS_FORWARDED = "if is_outside and not self._instance.is_forwarding:"
+_IS_FORWARDED = "if is_outside and not self.instance.is_forwarding:"
 _SOME = "return definitions.some_service_here(name, conversation.conversation_id)"
 
 BUGS: Bugs = {
@@ -30,11 +30,11 @@ BUGS: Bugs = {
         Bug(
             _RESOLVING,
             "if database is None:\n            return self._from",
-            "if database is None or not self._conversation.is_initiator:\n            return self._from",
+            "if database is None or not self.conversation.is_initiator:\n            return self._from",
         ),
     ],
     "A conversation from outside": [
-        Bug(_RESOLVING, _MSDB_TABLE, "self._by_table(min(self._definitions.tables), is_outside=True)"),
+        Bug(_RESOLVING, _MSDB_TABLE, "self._by_table(min(self.definitions.tables), is_outside=True)"),
     ],
     "Matching is identical for both": [
         Bug(
@@ -50,8 +50,8 @@ BUGS: Bugs = {
     ],
     "Expired routes are ignored": [
         Bug(_DEFINITIONS, "self._expiries[0][0] <= self.now_ms", "self._expiries[0][0] < self.now_ms"),
-        Bug(_DEFINITIONS, "route.expires_at_ms <= self.now_ms)", "route.expires_at_ms < self.now_ms)"),
-        Bug(_DEFINITIONS, "table.expire(name)\n", "pass\n"),
+        Bug(_DEFINITIONS, "and expires_ms <= self.now_ms", "and expires_ms < self.now_ms"),
+        Bug(_DEFINITIONS, "self.tables[route.database].expire(route.name)\n", "pass\n"),
     ],
     "If a `LOCAL` route finds no service": [
         Bug(_RESOLVING, "number = number or service", "return self._undelivered(service, rule, table)"),
@@ -120,12 +120,12 @@ BUGS: Bugs = {
         Bug(_MATCHING, "if number == ASK_RULE + 1 and", "if number == 1 and"),
         Bug(_MATCHING, "case.question is Question.PENDING and case.is_literal", "case.question is Question.PENDING"),
         Bug(_MATCHING, "case.question is Question.PENDING and case.is_literal", "False"),
-        Bug(_RESOLVING, "asks = is_asked and question is Question.NOT_ASKED", "asks = is_asked"),
+        Bug(_RESOLVING, "asks=question is Question.NOT_ASKED)", "asks=True)"),
     ],
     "5. Routes with neither": [
         Bug(
             "core/routing/routing_table.py",
-            "return self._wildcards\n\n",
+            "return self._plain.get(None, NO_ROUTES)\n\n",
             "return RouteGroup([each for each in self.routes.values() if each.service_name is None])\n\n",
         ),
     ],
@@ -171,15 +171,15 @@ BUGS: Bugs = {
     ],
     "Forwarding off: a message from outside": [
         Bug(_RESOLVING, _IS_FORWARDED, "if False:"),
-        Bug(_RESOLVING, _IS_FORWARDED, "if is_outside and not self._instance.addresses:"),
-        Bug(_RESOLVING, _IS_FORWARDED, "if not is_this and not self._instance.is_forwarding:"),
+        Bug(_RESOLVING, _IS_FORWARDED, "if is_outside and not self.instance.addresses:"),
+        Bug(_RESOLVING, _IS_FORWARDED, "if not is_this and not self.instance.is_forwarding:"),
     ],
     "For a message from outside, the `LOCAL` route": [Bug(_RESOLVING, _MSDB_TABLE, _IN_SERVICES_TABLE)],
     "For an own message, the `LOCAL` route": [
         Bug(
             _RESOLVING,
             _OWN_TABLE,
-            "self._by_table(database if self._definitions.tables[database].live else MSDB, is_outside=False)",
+            "self._by_table(database if self.definitions.tables[database].live else MSDB, is_outside=False)",
         ),
     ],
     "A broker instance in the conversation or the route": [
@@ -202,7 +202,7 @@ BUGS: Bugs = {
         Bug(_RESOLVING, "is_this = normal_form(address) in self", "is_this = address in self"),
     ],
     "Forwarding must be on to send such a message": [
-        Bug(_RESOLVING, _IS_FORWARDED, _IS_FORWARDED.replace("is_outside", "self._conversation.from_database is None")),
+        Bug(_RESOLVING, _IS_FORWARDED, _IS_FORWARDED.replace("is_outside", "self.conversation.from_database is None")),
     ],
     "Routes with mirror addresses have the highest precedence": [
         Bug(_CHOOSING, _ORDER, "IS_LOCAL, MIRRORED, NETWORK, IS_TRANSPORT = range(4)"),

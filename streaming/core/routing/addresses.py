@@ -21,9 +21,9 @@ _NETWORK = re.compile(
 
 @lru_cache(maxsize=20_000)
 def normal_form(address: str) -> str | None:
-    """Returns a network address in the form in which equal ones are the same text; None if it is not an address.
+    """Returns a network address in the form in which equal addresses are the same text; None if it is not an address.
 
-    Scheme and host are compared in lower case, the port as a number, and a prefix as it is.
+    Scheme and host are in lower case, the port is without leading zeros, and a prefix is as it was.
     """
     found = _NETWORK.fullmatch(address)
     if found is None or len(address) > MAX_ADDRESS_LENGTH:
@@ -41,15 +41,15 @@ def bootstrap_server(address: str) -> str:
 
 
 def topic_prefix(address: str) -> str:
-    """Returns the topic prefix in a valid network address; empty if it has none."""
+    """Returns the topic prefix in a valid network address; empty if there is none."""
     return address.partition("://")[2].partition("/")[2]
 
 
 @lru_cache(maxsize=20_000)
 def transport_address(service_name: str) -> str | None:
-    """Returns the address that TRANSPORT takes from a service's name; None if the name has none.
+    """Returns the address that TRANSPORT takes from a service's name; None if the name begins with no address.
 
-    It is the name up to the first slash behind `tcp://HOST:PORT`, so it never has a topic prefix.
+    The address ends before the first slash behind `tcp://HOST:PORT`, so it never has a topic prefix.
     """
     scheme, separator, rest = service_name.partition("://")
     address = f"{scheme}{separator}{rest.partition('/')[0]}"

@@ -33,7 +33,7 @@ class RoutedMessage:
     Attributes:
         conversation_id: The identifier, which spreads conversations over equal destinations.
         to_service: The service that the message is for.
-        to_broker_instance: The broker instance that the conversation names; None: none.
+        to_broker_instance: The broker instance that the conversation names; None: it names none.
         is_initiator: Whether the sender began the conversation.
         from_database: The database of the sender's service; None: the message comes from another instance.
     """
@@ -47,7 +47,7 @@ class RoutedMessage:
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """The instance that decides, as far as routing needs to know it.
+    """The properties of the deciding instance that routing needs.
 
     Attributes:
         addresses: The instance's own network addresses, in their normal form.
@@ -60,22 +60,22 @@ class Instance:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The result: a destination, or the reason why the message does not go now.
+    """The result of a routing decision: a destination, or the reason why the message does not go now.
 
     Attributes:
         outcome: LOCAL: into `service`'s queue. REMOTE: to `address`. DELAYED: it is matched again later. DROPPED: its
             sender, another instance, sends it again.
         rule: The rule of step 1 that found routes in the table matched last; None: no table was matched.
         table: The database of the table matched last; None: no table was matched.
-        route: The name of the route chosen in that table; None: none was, or the rule only assumed one.
+        route: The name of the route chosen in that table; None: no route was chosen, or the rule only assumed a route.
         service: The service that the message is delivered to.
-        address: The network address that it is sent to; of a route with a mirror, that of the principal. If no
-            principals are given, the route's own.
+        address: The network address that the message is sent to. For a route with a mirror, it is the address of the
+            principal, or the route's own address if `resolve` got no `principal_of`.
         mirror_address: The address of the mirror.
         broker_instance: The broker instance that a route with a mirror names.
         route_address: The own address of a route with a mirror.
-        number: The number of Service Broker's message that says why it is DELAYED or DROPPED; None: no principal of a
-            route with a mirror is known.
+        number: The number of Service Broker's message for the reason why the message is DELAYED or DROPPED; None: no
+            principal of a route with a mirror is known.
         asks: Whether the configuration service is to be asked for a route.
     """
 

@@ -12,11 +12,11 @@ class Database:
 
     Attributes:
         name: The name.
-        broker_instance: The identifier of its broker (a UUID), unique among enabled databases; None for an msdb that
-            was never given one.
+        broker_instance: The identifier of its broker (a UUID), unique among enabled databases; None for an msdb to
+            which no statement has given an identifier.
         is_broker_enabled: Whether messages are delivered in it.
         mirroring_role: PRINCIPAL or MIRROR.
-        epoch: The number of its role: of two principals the one with the higher epoch counts.
+        epoch: The number of its role: of two principals, the principal with the higher epoch counts.
     """
 
     name: str
@@ -27,7 +27,7 @@ class Database:
 
     @property
     def is_here(self) -> bool:
-        """Returns whether messages may be delivered here; any other database is treated as absent."""
+        """Returns whether messages may be delivered in it. A database that is not here is treated as absent."""
         return self.is_broker_enabled and self.mirroring_role == PRINCIPAL
 
 
@@ -54,8 +54,8 @@ class Changes:
 
     Attributes:
         services: Database and name of the services that were created, altered or dropped.
-        routed: The services to which messages may go otherwise now.
-        is_all: Whether any message may go otherwise now.
+        routed: The services whose messages may have another destination now.
+        is_all: Whether any message may have another destination now.
     """
 
     services: set[tuple[str, str]] = field(default_factory=set)

@@ -1,9 +1,7 @@
-"""The rules that CREATE and ALTER statements are checked by: limits, names, and valid routes.
+"""The rules by which CREATE and ALTER statements are checked: limits, names, and valid routes.
 
-Limits of lengths and numbers of messages are those of Service Broker.
+The limits of lengths and the numbers of messages are those of Service Broker.
 """
-
-from collections.abc import Iterable
 
 from streaming.core.routing.addresses import LOCAL, TRANSPORT, normal_form
 from streaming.core.routing.routing_table import Route
@@ -16,10 +14,10 @@ MAX_LIFETIME_S = 2**31 - 1
 
 
 class RefusedDefinitionError(Exception):
-    """A statement cannot be carried out.
+    """A statement that cannot be carried out.
 
     Attributes:
-        number: The number of Service Broker's message; None if it has none for this.
+        number: The number of Service Broker's message; None if Service Broker has no message for the reason.
     """
 
     def __init__(self, reason: str, number: int | None = None) -> None:
@@ -33,11 +31,7 @@ class RefusedDefinitionError(Exception):
 
 
 def expiry_ms(created_ms: int, lifetime_s: int) -> int:
-    """Returns the instant at which a route with this lifetime expires.
-
-    Raises:
-        RefusedDefinitionError: The lifetime is out of range (9746).
-    """
+    """Returns the instant at which a route with this lifetime expires; raises RefusedDefinitionError (9746)."""
     if not 1 <= lifetime_s <= MAX_LIFETIME_S:
         raise RefusedDefinitionError(f"the lifetime of a route must be from 1 to {MAX_LIFETIME_S} s", 9746)
     return created_ms + lifetime_s * 1000
@@ -50,10 +44,9 @@ def require_name(name: str, what: str, longest: int = MAX_NAME_LENGTH) -> None:
 
 
 def require_broker_instance(name: str) -> None:
-    """Checks a broker instance, which is compared in lower case; some letters beyond ASCII become two.
+    """Checks a broker instance; raises RefusedDefinitionError.
 
-    Raises:
-        RefusedDefinitionError: It is not valid.
+    Broker instances are compared in lower case, in which some letters beyond ASCII become two.
     """
     require_name(name, "broker instance")
     if not name.isascii():
@@ -61,7 +54,7 @@ def require_broker_instance(name: str) -> None:
 
 
 def require_valid_route(route: Route) -> None:
-    """Checks what CREATE and ALTER ROUTE check; numbers and rules are the original's."""
+    """Checks a route as Service Broker's CREATE ROUTE and ALTER ROUTE do; raises RefusedDefinitionError."""
     if route.service_name is not None:
         require_name(route.service_name, "service", MAX_SERVICE_NAME_LENGTH)
     if route.broker_instance is not None:
@@ -70,14 +63,12 @@ def require_valid_route(route: Route) -> None:
             raise RefusedDefinitionError(
                 "a route with a broker instance must have a service name, or it matches nothing"
             )
-    is_network = route.address not in (LOCAL, TRANSPORT)
-    if route.mirror_address is not None and (
-        not is_network or route.service_name is None or route.broker_instance is None
-    ):
+    networks = [] if route.address in (LOCAL, TRANSPORT) else [route.address]
+    if route.mirror_address is not None and not (networks and route.service_name and route.broker_instance):
         raise RefusedDefinitionError(
             "a route with a mirror address must have a service name, a broker instance and a network address", 9743
         )
-    for address in _network_addresses(route):
+    for address in networks if route.mirror_address is None else [*networks, route.mirror_address]:
         if normal_form(address) is None:
             raise RefusedDefinitionError(
                 f"{address!r} is not an address; write {LOCAL}, {TRANSPORT} or tcp://HOST:PORT", 9744
@@ -86,10 +77,3 @@ def require_valid_route(route: Route) -> None:
         raise RefusedDefinitionError(f"a route with the address {TRANSPORT} must not have a service name", 9745)
     if route.mirror_address is not None and normal_form(route.mirror_address) == normal_form(route.address):
         raise RefusedDefinitionError("the mirror address must differ from the address", 9747)
-
-
-def _network_addresses(route: Route) -> Iterable[str]:
-    if route.address not in (LOCAL, TRANSPORT):
-        yield route.address
-    if route.mirror_address is not None:
-        yield route.mirror_address

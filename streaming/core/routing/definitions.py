@@ -49,11 +49,12 @@ class Definitions:
         self._services: dict[str, dict[str, Service]] = {}
         self._names_of: dict[str, set[str]] = {}
         self._size = 0
-        # Databases with an enabled broker by broker instance, and the services in databases that are here.
+        # Broker instance -> database with an enabled broker; name -> services in databases that are here.
         self._enabled_by_instance: dict[str, str] = {}
         self._here_by_service: dict[str, tuple[Service, ...]] = {}
-        # The same; without those that have changed since they were asked for.
+        # Made from `_here_by_service` when a name is asked for; a change of the services of a name removes its entry.
         self._spreads: dict[str, Spread[Service]] = {}
+        # Instant, database and name of routes with an expiry, as a heap; routes that were altered or dropped too.
         self._expiries: list[tuple[int, str, str]] = []
 
     @classmethod
@@ -77,7 +78,7 @@ class Definitions:
         return self._here_by_service.get(name, ())
 
     def some_service_here(self, name: str, conversation_id: str) -> Service:
-        """Returns the one of `services_here` that a conversation picks (R5). There must be one."""
+        """Returns the service of `services_here` that a conversation picks (R5). There must be such a service."""
         spread = self._spreads.get(name)
         if spread is None:
             spread = Spread((service, (name, service.database)) for service in self._here_by_service[name])
@@ -90,24 +91,22 @@ class Definitions:
         return name if name is not None and self.databases[name].is_here else None
 
     def is_here(self, database: str) -> bool:
-        """Returns whether there is such a database here."""
+        """Returns whether there is such a database and messages may be delivered in it."""
         found = self.databases.get(database)
         return found is not None and found.is_here
 
     def advance(self, now_ms: int) -> None:
-        """Moves the instant; a route whose `expires_at_ms` has come matches nothing from then on."""
+        """Moves the instant by which routes expire; a route whose `expires_at_ms` has come matches nothing any more."""
         self.now_ms = max(self.now_ms, now_ms)
         while self._expiries and self._expiries[0][0] <= self.now_ms:
-            at_ms, database, name = heappop(self._expiries)
-            table = self.tables.get(database)
-            route = table.routes.get(name) if table is not None else None
-            if table is not None and route is not None and route.expires_at_ms == at_ms:
-                table.expire(name)
+            route = self._expiring(heappop(self._expiries))
+            if route is not None:
+                self.tables[route.database].expire(route.name)
                 self.version += 1
                 self._route_changed(route)
 
     def next_expiry_ms(self) -> int | None:
-        """Returns the next instant at which a route may expire; None if none will."""
+        """Returns the next instant at which a route may expire; None if no route has an expiry."""
         return self._expiries[0][0] if self._expiries else None
 
     def take_changes(self) -> Changes:
@@ -121,7 +120,7 @@ class Definitions:
         """Adds a database, with the route AutoCreatedLocal.
 
         Raises:
-            RefusedDefinitionError: There is one of this name, its broker instance is taken, or there are too many.
+            RefusedDefinitionError: The name or the broker instance is taken, or there are too many definitions.
         """
         require_name(database.name, "database")
         if database.name in self.databases:
@@ -143,10 +142,10 @@ class Definitions:
         mirroring_role: str | None = None,
         at_ms: int = 0,
     ) -> None:
-        """Changes what is not None.
+        """Changes the properties that are not None.
 
-        Another mirroring role gets a higher epoch: the instant of the change. So of two instances that were told to be
-        the principal, the one that was told last counts, however often each has changed its role.
+        Another mirroring role gets a higher epoch: the instant of the change. So if two instances were told to be the
+        principal, the instance that was told last counts, however often each has changed its role.
 
         Raises:
             RefusedDefinitionError: There is no such database, or its broker instance is taken (9772).
@@ -189,7 +188,7 @@ class Definitions:
         """Adds a service.
 
         Raises:
-            RefusedDefinitionError: Its database has one of this name, there is no such database, or a name is invalid.
+            RefusedDefinitionError: Its database has a service of this name or does not exist, or a name is invalid.
         """
         self._database(service.database)
         require_name(service.name, "service", MAX_SERVICE_NAME_LENGTH)
@@ -233,7 +232,7 @@ class Definitions:
         """Adds a route.
 
         Raises:
-            RefusedDefinitionError: Its database has one of this name, or it is not a valid route.
+            RefusedDefinitionError: Its database has a route of this name, or the route is not valid.
         """
         require_name(route.name, "route")
         require_valid_route(route)
@@ -243,13 +242,13 @@ class Definitions:
         """Adds a route that was accepted before, without checking it again.
 
         Raises:
-            RefusedDefinitionError: Its database has one of this name, or there is no such database.
+            RefusedDefinitionError: Its database has a route of this name, or does not exist.
         """
-        table = self._table(route.database)
-        if route.name in table.routes:
+        self._database(route.database)
+        if route.name in self.tables[route.database].routes:
             raise RefusedDefinitionError(f"there is a route {route.name!r} in database {route.database!r} already")
         self._require_room(1)
-        self._put_route(table, route, 1)
+        self._put_route(route, 1)
 
     def alter_route(  # noqa: PLR0913  (the clauses of ALTER ROUTE)
         self,
@@ -262,15 +261,12 @@ class Definitions:
         address: str | None = None,
         mirror_address: str | None = None,
     ) -> None:
-        """Changes what is not None. A new expiry makes an expired route match again.
+        """Changes the properties that are not None. A new expiry makes an expired route match again.
 
         Raises:
-            RefusedDefinitionError: There is no such route, or it would not be a valid one.
+            RefusedDefinitionError: There is no such route, or the altered route would not be valid.
         """
-        table = self._table(database)
-        before = table.routes.get(name)
-        if before is None:
-            raise RefusedDefinitionError(f"there is no route {name!r} in database {database!r}")
+        before = self._route(database, name)
         altered = Route(
             name,
             database,
@@ -282,7 +278,7 @@ class Definitions:
         )
         require_valid_route(altered)
         self._route_changed(before)
-        self._put_route(table, altered, 0)
+        self._put_route(altered, 0)
 
     def drop_route(self, database: str, name: str) -> None:
         """Removes a route.
@@ -290,32 +286,27 @@ class Definitions:
         Raises:
             RefusedDefinitionError: There is no such route.
         """
-        table = self._table(database)
-        if name not in table.routes:
-            raise RefusedDefinitionError(f"there is no route {name!r} in database {database!r}")
-        self._route_changed(table.routes[name])
-        table.remove(name)
+        self._route_changed(self._route(database, name))
+        self.tables[database].remove(name)
         self._changed(-1)
 
-    def _put_route(self, table: RoutingTable, route: Route, growth: int) -> None:
-        table.put(route, is_expired=route.expires_at_ms is not None and route.expires_at_ms <= self.now_ms)
-        if route.expires_at_ms is not None and route.expires_at_ms > self.now_ms:
-            heappush(self._expiries, (route.expires_at_ms, route.database, route.name))
+    def _put_route(self, route: Route, growth: int) -> None:
+        expires_ms = route.expires_at_ms
+        is_expired = expires_ms is not None and expires_ms <= self.now_ms
+        self.tables[route.database].put(route, is_expired=is_expired)
+        if expires_ms is not None and not is_expired:
+            heappush(self._expiries, (expires_ms, route.database, route.name))
             if len(self._expiries) > 2 * MAX_DEFINITIONS:
-                self._forget_old_expiries()
+                self._expiries = sorted({each for each in self._expiries if self._expiring(each) is not None})
         self._changed(growth)
         self._route_changed(route)
 
-    def _forget_old_expiries(self) -> None:
-        """Removes the entries of routes that were altered or dropped."""
-        current = {
-            entry
-            for entry in self._expiries
-            if (table := self.tables.get(entry[1])) is not None
-            and (route := table.routes.get(entry[2])) is not None
-            and route.expires_at_ms == entry[0]
-        }
-        self._expiries = sorted(current)
+    def _expiring(self, expiry: tuple[int, str, str]) -> Route | None:
+        """Returns the route of an entry of `_expiries`; None if the route was altered or dropped."""
+        at_ms, database, name = expiry
+        table = self.tables.get(database)
+        route = None if table is None else table.routes.get(name)
+        return route if route is not None and route.expires_at_ms == at_ms else None
 
     def _put_service(self, service: Service, growth: int) -> None:
         require_name(service.queue, "queue", 3 * MAX_NAME_LENGTH + 2)
@@ -334,7 +325,7 @@ class Definitions:
         self.changes.routed.add(name)
 
     def _route_changed(self, route: Route) -> None:
-        # Whether there is a route for the configuration service decides about the services without routes.
+        # Rule 4 applies to all services without routes, as long as there is a route for the configuration service.
         if route.service_name is None or route.service_name == BROKER_CONFIGURATION:
             self.changes.is_all = True
         else:
@@ -346,9 +337,12 @@ class Definitions:
             raise RefusedDefinitionError(f"there is no database {name!r}; `database list` shows all")
         return found
 
-    def _table(self, database: str) -> RoutingTable:
+    def _route(self, database: str, name: str) -> Route:
         self._database(database)
-        return self.tables[database]
+        found = self.tables[database].routes.get(name)
+        if found is None:
+            raise RefusedDefinitionError(f"there is no route {name!r} in database {database!r}")
+        return found
 
     def _service(self, database: str, name: str) -> Service:
         self._database(database)

@@ -31,7 +31,7 @@ class Step:
 
     Attributes:
         title: The rule or the part of the decision.
-        text: Its result.
+        text: The result of the step.
         passed_over: Name of a route -> why it was passed over, for the first MAX_PASSED_OVER routes.
         others: The number of further routes that were passed over.
     """
@@ -47,7 +47,7 @@ class Explanation:
 
     Attributes:
         steps: The steps, in their order.
-        used: The routes that the message took: two if it came back.
+        used: The routes that the message took. A message that came back has taken two.
     """
 
     def __init__(self) -> None:
@@ -55,16 +55,16 @@ class Explanation:
         self.used: list[Route] = []
 
     def sender_is_not_here(self, database: str) -> None:
-        """Adds: the sender's database is not here."""
+        """Adds that the sender's database is not here."""
         self._add("sender", f"database {database} is missing, disabled or a mirror: no table is matched")
 
     def reply(self, database: str, service: Service | None) -> None:
-        """Adds: a message of a target goes straight to the database whose broker instance it names."""
+        """Adds that a message of a target goes straight to the database whose broker instance it names."""
         there = f"queue {service.queue}" if service is not None else "it has no such service"
         self._add("reply", f"a target's message goes to the broker instance it names, database {database}: {there}")
 
     def matched(self, case: Case, database: str, rule: int, found: RouteGroup, is_outside: bool) -> None:
-        """Adds the rules of step 1 up to the one that decided, with the routes that each has passed over."""
+        """Adds the rules of step 1 up to the rule that decided, with the routes that each rule has passed over."""
         reason = "for messages from outside" if is_outside else "the sender's database"
         routes = "1 route" if len(case.table.routes) == 1 else f"{len(case.table.routes):,} routes"
         self._add("table", f"{database}, {reason}: {routes}")
@@ -81,7 +81,7 @@ class Explanation:
             self._add_order(case, found)
 
     def located(self, route: Route, service: Service | int) -> None:
-        """Adds: a route with the address LOCAL leads to a service, or to none."""
+        """Adds that a route with the address LOCAL leads to a service, or to none."""
         if isinstance(service, int):
             reason = "the broker instance is not here" if service == NO_BROKER_INSTANCE else "no such service is here"
             self.passed_over(route, reason, service)
@@ -90,11 +90,11 @@ class Explanation:
             self._add("find", f"{_name(route)}: LOCAL, database {service.database}, queue {service.queue}")
 
     def passed_over(self, route: Route, reason: str, number: int) -> None:
-        """Adds: a route that matches cannot be used."""
+        """Adds that a matching route cannot be used."""
         self._add("choose", f"{_name(route)} is passed over: {reason} ({number})")
 
     def towards(self, route: Route, address: str, is_this: bool, is_outside: bool) -> None:
-        """Adds: the chosen route has a network address."""
+        """Adds that the chosen route has a network address."""
         self.used.append(route)
         text = f"{_name(route)}: {address}"
         if route.mirror_address is not None:
@@ -105,12 +105,17 @@ class Explanation:
         self._add("choose", text)
 
     def leads_back(self, route: Route, used: int) -> None:
-        """Adds: the chosen route leads to this instance in vain. Of the routes used, so many were used before it."""
+        """Adds that the chosen route leads to this instance, where the message cannot go on.
+
+        Args:
+            route: The route.
+            used: The number of routes that were used before it.
+        """
         del self.used[used:]
         self._add("choose", f"{_name(route)} is passed over: it leads to this instance, where the message cannot go on")
 
     def undelivered(self, number: int, is_own: bool) -> None:
-        """Adds: the message does not go now."""
+        """Adds that the message does not go now."""
         fate = "DELAYED: it is matched again later" if is_own else "DROPPED: its sender keeps it and sends it again"
         self._add("result", f"{number}, {NUMBERS[number]}. {fate}")
 

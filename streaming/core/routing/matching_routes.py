@@ -1,16 +1,17 @@
-"""Step 1 of a routing decision: which routes of a table match. The first of seven rules that finds any decides.
+"""Step 1 of a routing decision: the routes of a table that match. The first of seven rules that finds a route decides.
 
 1   The conversation names a broker instance: routes with exactly its service and broker instance.
 2   Routes with exactly its service, and no broker instance.
-3   The conversation names no broker instance: routes with exactly its service and any one broker instance.
+3   The conversation names no broker instance: routes with exactly its service and one broker instance, picked by R5.
 4   A route for the configuration service exists: that service is asked, and the conversation waits (9770).
 5   Routes with neither service nor broker instance.
 6   The conversation names a broker instance, and a database here has a service of its name: as if there were a
     route with that service and the address LOCAL.
-7   None matches: the conversation waits (9750).
+7   No route matches: the conversation waits (9750).
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from streaming.core.routing.addresses import LOCAL
 from streaming.core.routing.conversation import Question, RoutedMessage
@@ -22,8 +23,9 @@ ASSUMING_RULE = 6
 NO_RULE = 7
 
 
+@dataclass(slots=True, eq=False)
 class Case:
-    """A conversation before a routing table.
+    """A conversation and the routing table in which routes for it are sought.
 
     Attributes:
         definitions: All definitions.
@@ -33,21 +35,11 @@ class Case:
         is_literal: Whether a pending question lets other conversations pass on to rule 5 (R3).
     """
 
-    __slots__ = ("conversation", "definitions", "is_literal", "question", "table")
-
-    def __init__(
-        self,
-        definitions: Definitions,
-        table: RoutingTable,
-        conversation: RoutedMessage,
-        question: Question,
-        is_literal: bool,
-    ) -> None:
-        self.definitions = definitions
-        self.table = table
-        self.conversation = conversation
-        self.question = question
-        self.is_literal = is_literal
+    definitions: Definitions
+    table: RoutingTable
+    conversation: RoutedMessage
+    question: Question
+    is_literal: bool
 
 
 def rule_1(case: Case) -> RouteGroup:
@@ -70,7 +62,7 @@ def rule_3(case: Case) -> RouteGroup:
 
 
 def waits_for_answer(case: Case) -> bool:
-    """Returns whether rule 4 holds the conversation: the configuration service is, or has been, asked for a route."""
+    """Returns whether rule 4 holds the conversation, because the configuration service is asked for a route."""
     if case.question is Question.ANSWERED or case.conversation.to_service == BROKER_CONFIGURATION:
         return False
     if case.question is Question.PENDING and case.is_literal:
@@ -96,7 +88,7 @@ RULES: dict[int, Callable[[Case], RouteGroup]] = {1: rule_1, 2: rule_2, 3: rule_
 
 
 def match(case: Case) -> tuple[int, RouteGroup]:
-    """Returns the rule that decides, and the routes that it finds: none with rules 4 and 7."""
+    """Returns the rule that decides, and the routes that it finds. Rules 4 and 7 find no routes."""
     for number, rule in RULES.items():
         if number == ASK_RULE + 1 and waits_for_answer(case):
             return ASK_RULE, NO_ROUTES

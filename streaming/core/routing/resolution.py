@@ -1,15 +1,15 @@
 """A routing decision: where a message goes, and why.
 
-A message of a service of this instance, an *own* message, uses the routes of its sender's database; a message from
-outside uses those of msdb (R1). An own message whose route leads to this instance *comes back*: from there on it is
-matched as one from outside. Step 1 matches routes, step 2 chooses one of them, step 3 finds the service.
+An *own* message is one of a service of this instance. It uses the routes of its sender's database; a message from
+outside uses the routes of msdb (R1). An own message whose route leads to this instance *comes back*: from there on the
+rules treat it as a message from outside. Step 1 matches routes, step 2 chooses one of them, step 3 finds the service.
 
-A message that cannot go is DELAYED if it is an own one, also after it came back, and DROPPED if it comes from outside,
+An own message that cannot go is DELAYED, also after it came back. A message from outside that cannot go is DROPPED,
 because its sender keeps it and sends it again (R2).
 """
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from streaming.core.routing.addresses import LOCAL, TRANSPORT, normal_form, transport_address
 from streaming.core.routing.conversation import Decision, Instance, Outcome, Pair, Question, RoutedMessage
@@ -48,108 +48,86 @@ def resolve(  # noqa: PLR0913  (three of them are rare)
         instance: The instance that decides.
         conversation: The conversation of the message.
         questions: Name of a database -> the state of its question to the configuration service about the
-            conversation's service. A database that is missing has not asked.
+            conversation's service. A database without an entry has not asked.
         is_literal: Whether a pending question holds only the conversation that asked it (R3).
-        principal_of: Returns the address of the principal of a route with a mirror; None if none is known. Without it,
-            the decision is the one for a principal at the route's own address.
+        principal_of: Returns the address of the principal of a route with a mirror; None if no principal is known.
+            Without this function, the principal counts as being at the route's own address.
         returned: The addresses from which messages of the conversation have come back to this instance.
-        explanation: Is told each step; it costs time, so only people ask for it.
+        explanation: Collects the steps for people. It costs time.
     """
     return _Resolution(
         definitions, instance, conversation, questions, is_literal, principal_of, returned, explanation
     ).decide()
 
 
+@dataclass(slots=True, eq=False)
 class _Resolution:
-    """One decision."""
+    """A decision about one message. The attributes are the arguments of `resolve`."""
 
-    __slots__ = (
-        "_conversation",
-        "_definitions",
-        "_explanation",
-        "_instance",
-        "_is_literal",
-        "_principal_of",
-        "_questions",
-        "_returned",
-    )
-
-    def __init__(  # noqa: PLR0913, PLR0917  (the arguments of `resolve`)
-        self,
-        definitions: Definitions,
-        instance: Instance,
-        conversation: RoutedMessage,
-        questions: Mapping[str, Question],
-        is_literal: bool,
-        principal_of: Callable[[Pair], str | None] | None,
-        returned: Collection[str],
-        explanation: Explanation | None,
-    ) -> None:
-        self._definitions = definitions
-        self._instance = instance
-        self._conversation = conversation
-        self._questions = questions
-        self._is_literal = is_literal
-        self._principal_of = principal_of
-        self._returned = returned
-        self._explanation = explanation
+    definitions: Definitions
+    instance: Instance
+    conversation: RoutedMessage
+    questions: Mapping[str, Question]
+    is_literal: bool
+    principal_of: Callable[[Pair], str | None] | None
+    returned: Collection[str]
+    explanation: Explanation | None
 
     def decide(self) -> Decision:
-        database = self._conversation.from_database
+        database = self.conversation.from_database
         if database is None:
             return self._from_outside()
-        if not self._definitions.is_here(database):
-            if self._explanation is not None:
-                self._explanation.sender_is_not_here(database)
+        if not self.definitions.is_here(database):
+            if self.explanation is not None:
+                self.explanation.sender_is_not_here(database)
             return self._undelivered(SENDER_NOT_HERE)
         return self._by_table(database, is_outside=False)
 
     def _from_outside(self) -> Decision:
         """Decides about a message from outside, or one that came back."""
-        conversation = self._conversation
+        conversation = self.conversation
         wanted = conversation.to_broker_instance
         # A reply goes straight to the broker instance that it names.
-        database = self._definitions.database_here(wanted) if wanted and not conversation.is_initiator else None
+        database = self.definitions.database_here(wanted) if wanted and not conversation.is_initiator else None
         if database is None:
             return self._by_table(MSDB, is_outside=True)
-        service = self._definitions.service(database, conversation.to_service)
-        if self._explanation is not None:
-            self._explanation.reply(database, service)
+        service = self.definitions.service(database, conversation.to_service)
+        if self.explanation is not None:
+            self.explanation.reply(database, service)
         if service is None:
             return self._undelivered(NO_SERVICE)
         return Decision(Outcome.LOCAL, service=service)
 
     def _by_table(self, database: str, *, is_outside: bool) -> Decision:
         """Decides by the routes of a database."""
-        question = self._questions.get(database, Question.NOT_ASKED)
-        table = self._definitions.tables[database]
-        case = Case(self._definitions, table, self._conversation, question, self._is_literal)
+        question = self.questions.get(database, Question.NOT_ASKED)
+        table = self.definitions.tables[database]
+        case = Case(self.definitions, table, self.conversation, question, self.is_literal)
         rule, found = match(case)
-        explanation = self._explanation
-        if explanation is not None:
-            explanation.matched(case, database, rule, found, is_outside)
+        if self.explanation is not None:
+            self.explanation.matched(case, database, rule, found, is_outside)
         if not found.routes:
-            is_asked = rule == ASK_RULE
-            asks = is_asked and question is Question.NOT_ASKED
-            return self._undelivered(ROUTE_ASKED_FOR if is_asked else NO_ROUTE, rule, database, asks=asks)
+            if rule != ASK_RULE:
+                return self._undelivered(NO_ROUTE, rule, database)
+            return self._undelivered(ROUTE_ASKED_FOR, rule, database, asks=question is Question.NOT_ASKED)
         return self._choose(rule, database, found, is_outside=is_outside)
 
     def _choose(self, rule: int, table: str, found: RouteGroup, *, is_outside: bool) -> Decision:
         """Decides by the first route that can be used.
 
-        If that one leads to this instance, where the message cannot go on, one of its equals may lead elsewhere.
+        If that route leads to this instance, where the message cannot go on, a route of the same kind is tried next.
         """
-        explanation, number, used = self._explanation, 0, 0
+        explanation, number, used = self.explanation, 0, 0
         tried: Route | None = None
         back: Decision | None = None
-        for route in in_order(found, self._conversation):
+        for route in in_order(found, self.conversation):
             if tried is not None:
                 if kind(tried) != kind(route):
                     break
                 if explanation is not None:
                     explanation.leads_back(tried, used)
             if route.address == LOCAL:
-                service = locate(self._definitions, self._conversation, route)
+                service = locate(self.definitions, self.conversation, route)
                 if explanation is not None:
                     explanation.located(route, service)
                 if not isinstance(service, int):
@@ -168,12 +146,12 @@ class _Resolution:
         return back or self._undelivered(number, rule, table)
 
     def _address_of(self, route: Route) -> str | None:
-        """Returns the network address of a route; None if it is in the service's name, which has none."""
+        """Returns the network address of a route; None if it should be in the service's name, which has no address."""
         if route.address != TRANSPORT:
             return route.address
-        named = transport_address(self._conversation.to_service)
-        if named is None and self._explanation is not None:
-            self._explanation.passed_over(route, "the service's name is not an address", NOT_AN_ADDRESS)
+        named = transport_address(self.conversation.to_service)
+        if named is None and self.explanation is not None:
+            self.explanation.passed_over(route, "the service's name is not an address", NOT_AN_ADDRESS)
         return named
 
     def _towards(self, rule: int, table: str, route: Route, address: str, *, is_outside: bool) -> tuple[Decision, bool]:
@@ -181,24 +159,24 @@ class _Resolution:
 
         Returns the decision, and whether the message cannot go because the route leads to this instance.
         """
-        is_this = normal_form(address) in self._instance.addresses
-        if self._explanation is not None:
-            self._explanation.towards(route, address, is_this, is_outside)
-        if is_outside and not self._instance.is_forwarding:
+        is_this = normal_form(address) in self.instance.addresses
+        if self.explanation is not None:
+            self.explanation.towards(route, address, is_this, is_outside)
+        if is_outside and not self.instance.is_forwarding:
             return self._undelivered(FORWARDING_OFF, rule, table, route.name), False
         mirror, instance = route.mirror_address, route.broker_instance
         destination = address
         own_address: str | None = None
         if mirror is not None and not is_this:
             own_address = address
-            if self._principal_of is not None:
-                principal = self._principal_of((instance or "", address, mirror))
+            if self.principal_of is not None:
+                principal = self.principal_of((instance or "", address, mirror))
                 if principal is None:
                     outcome = self._held()
                     return Decision(outcome, rule, table, route.name, None, None, mirror, instance, own_address), False
                 destination = principal
-                is_this = normal_form(principal) in self._instance.addresses
-        if not is_this and destination not in self._returned:
+                is_this = normal_form(principal) in self.instance.addresses
+        if not is_this and destination not in self.returned:
             sent = Decision(Outcome.REMOTE, rule, table, route.name, None, destination, mirror, instance, own_address)
             return sent, False
         if is_this and not is_outside:
@@ -221,10 +199,10 @@ class _Resolution:
         *,
         asks: bool = False,
     ) -> Decision:
-        if self._explanation is not None:
-            self._explanation.undelivered(number, self._conversation.from_database is not None)
+        if self.explanation is not None:
+            self.explanation.undelivered(number, self.conversation.from_database is not None)
         return Decision(self._held(), rule, table, route, number=number, asks=asks)
 
     def _held(self) -> Outcome:
         """Returns the fate of a message that cannot go (R2)."""
-        return Outcome.DROPPED if self._conversation.from_database is None else Outcome.DELAYED
+        return Outcome.DROPPED if self.conversation.from_database is None else Outcome.DELAYED

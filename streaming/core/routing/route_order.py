@@ -1,4 +1,4 @@
-"""Step 2 of a routing decision: in which order the matching routes are tried."""
+"""Step 2 of a routing decision: the order in which the matching routes are tried."""
 
 from collections.abc import Iterator, Sequence
 
@@ -23,8 +23,9 @@ def kind(route: Route) -> int:
 def in_order(group: RouteGroup, conversation: RoutedMessage) -> Iterator[Route]:
     """Yields routes that match together in the order in which they are tried.
 
-    Routes with the same broker instance, service, address and mirror address are one. First come routes with a mirror
-    address, then LOCAL, then network addresses, then TRANSPORT. Among equals the highest hash comes first (R5).
+    Of routes with the same broker instance, service, address and mirror address, only the first is tried. Routes with
+    a mirror address come first, then LOCAL, then network addresses, then TRANSPORT. Among routes of the same kind, the
+    route with the highest hash comes first (R5).
     """
     if group.spreads is None:
         group.spreads = _spreads(group.routes)

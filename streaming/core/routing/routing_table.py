@@ -8,7 +8,7 @@ from streaming.core.routing.stable_hash import Spread
 
 # The service that is asked for missing routes (dynamic routing).
 BROKER_CONFIGURATION = "SQL/ServiceBroker/BrokerConfiguration"
-# The service that asks. It has no queue: the router reads the answers.
+# The router's own service, which asks it. This service has no queue: the router reads the answers.
 ROUTERS_SERVICE = "http://schemas.microsoft.com/SQL/ServiceBroker/ServiceBroker"
 
 
@@ -19,9 +19,9 @@ class Route:
     Attributes:
         name: The name, unique in the database; empty for a route that a rule only assumes.
         database: The database whose routing table has it.
-        service_name: The service that it is for; None: for any.
-        broker_instance: The broker instance that it is for; None: for any.
-        expires_at_ms: The instant from which it matches nothing; None: never.
+        service_name: The service that it is for; None: for any service.
+        broker_instance: The broker instance that it is for; None: for any broker instance.
+        expires_at_ms: The instant from which it matches nothing; None: it does not expire.
         address: LOCAL, TRANSPORT or a network address.
         mirror_address: The network address of the mirror; None: there is no mirror.
     """
@@ -40,7 +40,7 @@ class RouteGroup:
 
     Attributes:
         routes: The routes, in order of names: the result of a decision must not depend on the order of statements.
-        spreads: The routes as `route_order` tries them; None: it has not tried them since they changed.
+        spreads: The routes in the order in which `route_order` tries them; None: not made since the routes changed.
     """
 
     __slots__ = ("routes", "spreads")
@@ -61,32 +61,32 @@ class RouteGroup:
 
 
 class RoutingTable:
-    """Routes by name, and those that have not expired by service and broker instance.
+    """The routes of a database by name, and the routes that have not expired by service and broker instance.
 
     Attributes:
-        routes: Name -> route, expired ones too.
+        routes: Name -> route, also of routes that have expired.
         live: The names of the routes that have not expired.
     """
 
-    __slots__ = ("_exact", "_plain", "_spreads", "_wildcards", "live", "routes")
+    __slots__ = ("_exact", "_plain", "_spreads", "live", "routes")
 
     def __init__(self) -> None:
         self.routes: dict[str, Route] = {}
         self.live: set[str] = set()
-        # service -> broker instance -> routes; service -> routes without a broker instance; routes without a service.
+        # Service -> broker instance -> routes.
         self._exact: dict[str, dict[str, RouteGroup]] = {}
-        self._plain: dict[str, RouteGroup] = {}
-        self._wildcards = RouteGroup()
-        # Service -> what `_exact` has of it; without those that have changed since they were asked for.
+        # Service -> routes without a broker instance; None -> routes with neither service nor broker instance.
+        self._plain: dict[str | None, RouteGroup] = {}
+        # Made from `_exact` when a service is asked for; a new or removed broker instance removes the service's entry.
         self._spreads: dict[str, Spread[RouteGroup]] = {}
 
     def put(self, route: Route, *, is_expired: bool) -> None:
-        """Adds a route, or replaces the one of its name."""
+        """Adds a route, or replaces the route of its name."""
         self.remove(route.name)
         self.routes[route.name] = route
         if not is_expired:
             self.live.add(route.name)
-            if route.service_name is not None or route.broker_instance is None:  # others match nothing
+            if not _matches_nothing(route):
                 self._group(route).add(route)
 
     def remove(self, name: str) -> None:
@@ -96,19 +96,18 @@ class RoutingTable:
             del self.routes[name]
 
     def expire(self, name: str) -> None:
-        """Keeps a route in `routes`, but matches it no more."""
+        """Keeps a route in `routes`, but no longer matches it."""
         if name not in self.live:
             return
         self.live.remove(name)
         route = self.routes[name]
-        if route.service_name is None and route.broker_instance is not None:
+        if _matches_nothing(route):
             return
-        group = self._group(route)
+        group, service, instance = self._group(route), route.service_name, route.broker_instance
         group.remove(name)
-        service, instance = route.service_name, route.broker_instance
-        if group.routes or service is None:
+        if group.routes:
             return
-        if instance is None:
+        if service is None or instance is None:
             del self._plain[service]
         else:
             self._spreads.pop(service, None)
@@ -142,14 +141,12 @@ class RoutingTable:
 
     def for_any(self) -> RouteGroup:
         """Returns the routes without service name and broker instance."""
-        return self._wildcards
+        return self._plain.get(None, NO_ROUTES)
 
     def _group(self, route: Route) -> RouteGroup:
-        """Returns the group of a route; a new one if there is none."""
+        """Returns the group of a route; a new group if there is none."""
         service, instance = route.service_name, route.broker_instance
-        if service is None:
-            return self._wildcards
-        if instance is None:
+        if service is None or instance is None:
             return self._plain.setdefault(service, RouteGroup())
         by_instance = self._exact.setdefault(service, {})
         if instance not in by_instance:
@@ -160,6 +157,10 @@ class RoutingTable:
 
 NO_ROUTES = RouteGroup()
 _NO_INSTANCES: dict[str, RouteGroup] = {}
+
+
+def _matches_nothing(route: Route) -> bool:
+    return route.service_name is None and route.broker_instance is not None
 
 
 def _name(route: Route) -> str:

@@ -1,5 +1,6 @@
 """Converts definitions to plain values and back, in the format that a checkpoint keeps."""
 
+from dataclasses import astuple
 from typing import Any
 
 from streaming.core.routing.databases import Database, Service
@@ -10,29 +11,14 @@ Snapshot = list[Any]
 
 
 def take(definitions: Definitions) -> Snapshot:
-    """Returns definitions as nested lists of None, bool, int and str."""
+    """Returns definitions as nested sequences of None, bool, int and str."""
     return [
         definitions.now_ms,
         definitions.version,
         definitions.services_created,
-        [
-            [each.name, each.broker_instance, each.is_broker_enabled, each.mirroring_role, each.epoch]
-            for each in definitions.databases.values()
-        ],
-        [[each.name, each.database, each.queue, each.created] for each in definitions.services()],
-        [
-            [
-                each.name,
-                each.database,
-                each.service_name,
-                each.broker_instance,
-                each.expires_at_ms,
-                each.address,
-                each.mirror_address,
-            ]
-            for table in definitions.tables.values()
-            for each in table.routes.values()
-        ],
+        [astuple(each) for each in definitions.databases.values()],
+        [astuple(each) for each in definitions.services()],
+        [astuple(each) for table in definitions.tables.values() for each in table.routes.values()],
     ]
 
 

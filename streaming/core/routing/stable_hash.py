@@ -21,12 +21,12 @@ def stable_hash(*texts: str | None) -> bytes:
 class Spread(Generic[T]):
     """Equal destinations, over which conversations spread.
 
-    There may be thousands. So what does not depend on the conversation is prepared once, and the choice of the last
-    conversation is remembered: a batch decides about most messages more than once.
+    There may be thousands of destinations. So each destination's part of the hash is prepared once. The choice of the
+    last conversation is kept, because a batch decides about most messages more than once.
     """
 
     def __init__(self, destinations: Iterable[tuple[T, tuple[str | None, ...]]]) -> None:
-        """Prepares destinations, each with the texts that follow the conversation's identifier in its hash."""
+        """Prepares destinations. Each comes with the texts that follow the conversation's identifier in its hash."""
         found = [*destinations]
         self._destinations = [destination for destination, _ in found]
         self._texts = [_joined(("", *texts)) for _, texts in found]
@@ -48,13 +48,13 @@ class Spread(Generic[T]):
         return [self._destinations[index] for index in order[1:]]
 
     def _hashes(self, conversation_id: str) -> list[bytes]:
-        """Returns what `stable_hash` returns for the conversation and each destination's texts."""
+        """Returns `stable_hash` of the conversation and the texts, for each destination."""
         begun = blake2b(conversation_id.encode(), digest_size=_BYTES)
         hashes = []
         for text in self._texts:
-            one = begun.copy()
-            one.update(text)
-            hashes.append(one.digest())
+            whole = begun.copy()
+            whole.update(text)
+            hashes.append(whole.digest())
         return hashes
 
 

@@ -1,4 +1,4 @@
-"""Step 3 of a routing decision: which service a message for this instance is delivered to."""
+"""Step 3 of a routing decision: the service to which a message for this instance is delivered."""
 
 from streaming.core.routing.conversation import RoutedMessage
 from streaming.core.routing.databases import Service
@@ -10,10 +10,10 @@ NO_SERVICE = 9796
 
 
 def locate(definitions: Definitions, conversation: RoutedMessage, route: Route) -> Service | int:
-    """Returns the service, or the number of the message that says why there is none.
+    """Returns the service; if there is none, the number of Service Broker's message for the reason.
 
-    A broker instance in the conversation, or else in the route, names the database. Without one, the sender's database
-    comes first, and then the other databases here, by the hash of R5.
+    A broker instance in the conversation, or else in the route, names the database. Without a broker instance, the
+    sender's database comes first, and then the other databases here, by the hash of R5.
     """
     name = conversation.to_service
     instance = conversation.to_broker_instance or route.broker_instance
