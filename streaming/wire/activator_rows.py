@@ -79,7 +79,7 @@ _decode = decoder_of(ActivatorRow)
 
 
 def key_of(row: ActivatorRow) -> str:
-    """Returns the key of a row. An activator's id has no slash; a queue's name may have some."""
+    """Returns the key of a row. An activator's id has no slash; a queue's name may have slashes."""
     return f"{row.activator}/{row.queue}"
 
 

@@ -16,11 +16,11 @@ from streaming.wire.service_decisions import NotSentReport
 
 
 def in_time(decision: Transmit, broker_ms: int | None) -> Transmit | None:
-    """Returns the decision with the rest of the lifetime; None if it is over.
+    """Returns the decision with the rest of the conversation's lifetime; None if the lifetime is over.
 
     Args:
         decision: The decision.
-        broker_ms: The time by the brokers' clock; None: not known, and the lifetime is that of the decision.
+        broker_ms: The time by the brokers' clock; None: not known, so the lifetime of the decision stays.
     """
     if decision.ends_ms is None or broker_ms is None:
         return decision
@@ -77,7 +77,7 @@ def _seconds(duration_ms: int | None) -> int | None:
 
 
 def not_sent(headers: Headers, reason: str) -> NotSentReport | None:
-    """Returns the report that a record can never be sent; None if it is no message with a number."""
+    """Returns the report that a record can never be sent; None if the record is not a message with a number."""
     try:
         envelope = decode_envelope(headers, MAX_INCOMING_BYTES)
     except InvalidRecordError:
@@ -89,12 +89,12 @@ def not_sent(headers: Headers, reason: str) -> NotSentReport | None:
 
 
 def forwarded(decision: Forward, message: Message, waited_ms: int) -> Row | None:
-    """Returns the record of a message that is sent on; None if its time is over (11290).
+    """Returns the record of a message that is sent on to another instance; None if its time is over (11290).
 
     Args:
         decision: The decision.
         message: The record of service-incoming.
-        waited_ms: The time since it was written, by the clock of the broker that has stamped it.
+        waited_ms: The time since the record was written, by the clock of the broker that has stamped it.
 
     Raises:
         InvalidRecordError: The record has no valid envelope.

@@ -1,10 +1,11 @@
-"""Dead letters: records that a program refuses, with the reason and their origin. The same for all programs."""
+"""Dead letters: records that a program refuses, with the reason and their origin. All programs write the same form."""
 
 from dataclasses import dataclass
 
 from streaming.wire.output_records import Headers, OutputRow
 
-# Lengths at which a dead letter cuts the refused record: one near the broker's limit would not fit with its headers.
+# Lengths at which a dead letter cuts the refused record. A whole record near the broker's limit would not fit together
+# with the headers.
 DEAD_LETTER_KEY_BYTES = 1024
 DEAD_LETTER_VALUE_BYTES = 256 * 1024
 # Limited, because a reason may quote the record.
@@ -36,7 +37,7 @@ def dead_letter_parts(
 
     Args:
         source: The record.
-        reason: Why it is refused.
+        reason: The reason for the refusal.
         number: The number of Service Broker's message, if there is one.
         max_value_bytes: The length at which the value is cut.
     """

@@ -27,7 +27,7 @@ _TYPES_BY_NAME: dict[str, Any] = {
     "error_text": _Text | None,
     "body": _Text | None,
 }
-# What is put into a queue, and what is sent to another instance.
+# The kinds of messages that are put into a queue, and that are sent to another instance.
 _KINDS: dict[type[Decision], Any] = {
     Deliver: Literal["END", "ERROR", "MESSAGE", "TIMER"],
     Transmit: Literal["ACK", "END", "ERROR", "MESSAGE"],
@@ -60,7 +60,7 @@ def _maker(made: type, names: tuple[str, ...], value: str = "one.{}") -> Callabl
     Args:
         made: The class of the object.
         names: The names of the attributes.
-        value: The expression for a kind, in which `{}` stands for the attribute's name.
+        value: The expression for the attribute `kind`, in which `{}` stands for the attribute's name.
     """
     values = ", ".join((value if name == "kind" else "one.{}").format(name) for name in names)
     known = {"made": made, "kinds": Kind.__members__}

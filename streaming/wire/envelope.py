@@ -16,7 +16,7 @@ MAX_ENVELOPE_BYTES = 8 * 1024
 # Between instances, fields are added to a program's envelope.
 MAX_INCOMING_BYTES = 2 * MAX_ENVELOPE_BYTES
 
-# The types by which a receiver knows what the router says. A program's message could pass for an end or an error.
+# The message types of the router. If programs could use them, a message could pass for an end or an error.
 ROUTERS_TYPES = frozenset((DIALOG_TIMER, END_DIALOG, ERROR))
 
 # The types of messages between instances.
@@ -25,7 +25,7 @@ BETWEEN_INSTANCES = frozenset(("MESSAGE", "END", "ERROR", "ACK"))
 ConversationId = Annotated[str, Meta(min_length=1, max_length=128)]
 GroupId = Annotated[str, Meta(min_length=1, max_length=256)]
 Text = Annotated[str, Meta(max_length=3000)]
-# An Error without a number counts as one with 2**62, which no message reaches.
+# An Error without a number counts as an Error with 2**62, which no message reaches.
 Sequence = Annotated[int, Meta(ge=0, le=2**62 + 1)]
 DurationMs = Annotated[int, Meta(ge=0, le=10**12)]
 _MAX_LIFETIME_S = 2**31 - 1
@@ -33,9 +33,9 @@ LifetimeS = Annotated[int, Meta(ge=1, le=_MAX_LIFETIME_S)]
 
 
 class Envelope(Struct, omit_defaults=True):
-    """Addresses a message, and says what it does to its conversation.
+    """The address of a message, and its effect on its conversation.
 
-    The fields from `from_broker_instance` on are those between instances.
+    Only messages between instances have the fields from `from_broker_instance` on.
     """
 
     type: Literal["MESSAGE", "END", "ERROR", "CLEANUP", "TIMER", "ACK"]
@@ -70,8 +70,8 @@ def encode_envelope(envelope: Envelope, max_bytes: int = MAX_ENVELOPE_BYTES) -> 
     """Encodes an envelope.
 
     Args:
-        envelope: The envelope. None stands for a field that is missing.
-        max_bytes: The most bytes that it may have.
+        envelope: The envelope. Fields that are None are left out.
+        max_bytes: The most bytes that the encoded envelope may have.
 
     Raises:
         InvalidRecordError: The router would refuse the envelope.
@@ -115,8 +115,8 @@ def decode_value(value: bytes | None, value_bytes: int, max_bytes: int = MAX_ENV
 
     Args:
         value: The header's value, which may be cut.
-        value_bytes: The length of the whole value; if the record has n such headers and n is not 1: -1 - n.
-        max_bytes: The most bytes that it may have.
+        value_bytes: The length of the whole value; -1 - n if the record has n such headers, and n is not 1.
+        max_bytes: The most bytes that the value may have.
 
     Raises:
         InvalidRecordError: The record has no envelope, several, or an invalid one.

@@ -23,7 +23,7 @@ SURELY_SHORT_BYTES = MAX_RECORD_BYTES - 2048
 # `[[database.]schema.]object`; each part has 1-128 characters and no control characters.
 _PART = r"[^.\x00-\x1f\x7f-\x9f]{1,128}"
 _QUEUE_NAME = re.compile(rf"{_PART}(?:\.{_PART}){{0,2}}")
-# What a queue's name has, for messages.
+# The rule for a queue's name, in the words of error messages.
 QUEUE_NAME_RULE = "one to three parts of 1-128 characters with dots between them, and no control characters"
 
 # Senders choose identifiers freely. The limit bounds the state that one record can add.
@@ -72,7 +72,9 @@ class Receive(_Record, gc=False):
     unread: Unread | None = None
 
     def event(self) -> events.Receive:
-        """Returns the core's event, without what its result ignores. Some languages write 0 and "" into unset fields.
+        """Returns the core's event, without fields that do not apply to its result.
+
+        Some languages write 0 and "" into unset fields.
 
         Raises:
             InvalidRecordError: A field that the result uses is missing or out of bounds. `__post_init__` does not check

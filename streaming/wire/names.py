@@ -9,17 +9,17 @@ from msgspec import Struct
 
 from streaming.wire.record_decoders import InvalidRecordError
 
-# Control characters, and the two characters of the first plane that XML 1.0 does not allow besides them. Surrogates
-# cannot be in valid UTF-8.
+# Control characters, and the two other characters of the first plane that XML 1.0 does not allow. Valid UTF-8 has no
+# surrogates.
 _FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\ufffe\uffff]")
 
 
 def check_names(record: Struct, fields: tuple[str, ...]) -> None:
-    """Raises InvalidRecordError if a name has a forbidden character, or a broker instance has others than ASCII.
+    """Raises InvalidRecordError if a name has a forbidden character, or a broker instance is not ASCII.
 
     Args:
         record: The record.
-        fields: Those of its fields that are names.
+        fields: The fields of the record that are names.
     """
     for field in fields:
         name = getattr(record, field)

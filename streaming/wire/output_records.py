@@ -27,7 +27,7 @@ class StartActivatedTask(Struct, tag="START_ACTIVATED_TASK", tag_field="type", o
     """A record of queue-tasks: a request of internal activation to start a task.
 
     At `expires_at` a task that no host has reported counts as lost. From then on no host may start it. The last three
-    fields are present only if an activation has requested the task, and not for one that is started again.
+    fields are present only if an activation has requested the task. A task that is started again lacks them.
     """
 
     queue: str
@@ -60,12 +60,14 @@ class ActivatedTaskRow(Struct):
 class MonitorRow(Struct, omit_defaults=True):
     """The value of a record of queue-monitors: a row of sys.dm_broker_queue_monitors, with more fields.
 
-    `is_count_uncertain` is present only if it is true. The fields after it are present only if tasks of the queue fail:
-    how many in a row, how the last one failed, since when tasks have failed, the procedure, and when the next task is
-    started. The five after them are present only for a queue that an observer reports: the group's members, and, if
-    known, what it says of one more, since when it has been silent, when the group last committed, and since when it is
-    idle. The next three say why no reader is requested, and when the quiet window began and ends, if it lasts. The last
-    one is present only if sessions wait with WHERE.
+    Some fields are present only in some rows:
+
+    - `is_count_uncertain`: only if it is true.
+    - `task_failures` to `next_start_time`: only if tasks of the queue fail.
+    - `members` to `idle_since`: only for a queue that an observer reports.
+    - `hindrance`: only if there is a reason why no reader is requested.
+    - `quiet_since` and `quiet_until`: only during the quiet window.
+    - `tasks_waiting_where`: only if sessions wait with WHERE.
     """
 
     database_name: str

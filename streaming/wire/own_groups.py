@@ -1,6 +1,6 @@
 """The consumer groups of this project's own programs, whatever the topic prefix before them.
 
-They are no readers: neither a view of all groups nor a pattern of the activator's file means them.
+These programs are not queue readers. So views of all groups and patterns of the activator's file leave them out.
 """
 
 _PROGRAMS = ("activator", "host", "monitor", "observer", "router", "transport")
@@ -15,5 +15,5 @@ _ENDS = tuple(map(own_group, _PROGRAMS))
 
 
 def is_own_group(name: str) -> bool:
-    """Returns whether a consumer group is that of one of our programs, which may have another one by an option."""
+    """Returns whether a consumer group has the default name of the group of one of this project's programs."""
     return name.endswith(_ENDS)

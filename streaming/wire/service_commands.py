@@ -25,7 +25,7 @@ MirroringRole = Literal["PRINCIPAL", "MIRROR"]
 
 
 def comparable(broker_instance: str | None) -> str | None:
-    """Returns a broker instance, a UUID, in the form in which equal ones are the same text."""
+    """Returns a broker instance, a UUID, in the form in which equal broker instances are the same text."""
     return None if broker_instance is None else broker_instance.lower()
 
 
@@ -45,12 +45,11 @@ class CreateDatabase(_Command):
     def apply(self, definitions: Definitions, at_ms: int) -> None:  # noqa: ARG002  (the interface of all commands)
         """Applies the command; raises RefusedDefinitionError."""
         instance = comparable(self.broker_instance)
-        database = Database(self.database, instance, self.is_broker_enabled, self.mirroring_role)
-        definitions.create_database(database)
+        definitions.create_database(Database(self.database, instance, self.is_broker_enabled, self.mirroring_role))
 
 
 class AlterDatabase(_Command):
-    """Changes what it names of a database."""
+    """Changes the named properties of a database."""
 
     broker_instance: Name | None = None
     is_broker_enabled: bool | None = None
@@ -126,7 +125,7 @@ class CreateRoute(_Command):
 
 
 class AlterRoute(_Command):
-    """Changes what it names of a route. A new lifetime begins with the record's timestamp."""
+    """Changes the named properties of a route. A new lifetime begins with the record's timestamp."""
 
     route: Name
     address: Address | None = None
@@ -158,17 +157,8 @@ class DropRoute(_Command):
         definitions.drop_route(self.database, self.route)
 
 
-ServiceCommand = (
-    CreateDatabase
-    | AlterDatabase
-    | DropDatabase
-    | CreateService
-    | AlterService
-    | DropService
-    | CreateRoute
-    | AlterRoute
-    | DropRoute
-)
+DatabaseCommand = CreateDatabase | AlterDatabase | DropDatabase
+ServiceCommand = DatabaseCommand | CreateService | AlterService | DropService | CreateRoute | AlterRoute | DropRoute
 
 _decoder = msgspec.json.Decoder(ServiceCommand)
 _fields_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])

@@ -1,6 +1,6 @@
 """The records between the router and the transport: service-decisions, service-marks and service-reports.
 
-Number, `first` and `ends` make each decision take effect once, although Spark's sink writes at least once
+The fields `number`, `first` and `ends` make each decision take effect once, although Spark's sink writes at least once
 (core/conversations/marks.py). Only the programs of one instance read these records.
 """
 
@@ -19,7 +19,7 @@ from streaming.wire.envelope import ConversationId
 from streaming.wire.record_decoders import Int64, InvalidRecordError, decode_json, decoder_of
 from streaming.wire.service_commands import Name, ServiceName
 
-# The router makes the next round of one that is reported, and that must be a Natural, too.
+# The router adds 1 to a reported round, and the next round must be a Natural, too.
 Round = Annotated[int, Meta(ge=0, le=2**62)]
 
 
@@ -28,10 +28,10 @@ class DecisionRecord(Struct):
 
     Attributes:
         generation: The generation of the router's checkpoint.
-        number: Consecutive in the partition, from 1 in each generation.
+        number: The record's number, consecutive in the partition and from 1 in each generation.
         first: The number of its batch's first record in the partition.
         ends: The offsets of service-messages and service-incoming up to which the router had read, in this partition.
-        decisions: Decisions, in order.
+        decisions: The decisions, in order.
     """
 
     generation: Natural
@@ -49,18 +49,18 @@ class DecisionRecord(Struct):
 class MarkRecord(Struct):
     """The record of a partition in service-marks: how far the transport has carried out the partition's decisions.
 
-    Its key is MARK. The refusals are records of their own, because one record could not hold all of a partition.
+    Its key is MARK. The refusals are separate records, because all refusals of a partition may not fit into one record.
 
     Attributes:
         generation: The generation of the last decision record.
-        number: Its number.
-        first: Its `first`.
-        ends: Its `ends`.
-        offset: The offset in service-decisions of the next one to read.
-        done: The number of decisions of the next one that have been carried out already.
+        number: The `number` of the last decision record.
+        first: The `first` of the last decision record.
+        ends: The `ends` of the last decision record.
+        offset: The offset in service-decisions of the next decision record.
+        done: The number of decisions of the next decision record that have been carried out already.
         refusals: The number of refusals in force.
-        held: The lowest offset in service-messages of what was returned and the router may not know about; None: there
-            is none.
+        held: The lowest offset in service-messages of returned messages about which the router may not know; None:
+            there are none.
     """
 
     generation: Natural
@@ -79,7 +79,7 @@ class MarkRecord(Struct):
 
 
 class RefusalRecord(Struct, omit_defaults=True):
-    """A refusal in service-marks; a tombstone ends it. The key is that of `refusal_key`.
+    """A refusal in service-marks; a tombstone ends it. `refusal_key` returns its key.
 
     Attributes:
         round: The highest round that is refused.
@@ -101,20 +101,20 @@ class RefusalRecord(Struct, omit_defaults=True):
 
 
 class RefusedReport(Struct, tag="REFUSED", tag_field="type", omit_defaults=True):
-    """A report of the transport: deliveries of one direction that were not made. A round may have several.
+    """A report of the transport: deliveries of one direction that were not made. A round may have several reports.
 
     Attributes:
         partition: The partition of the conversation.
         conversation_id: The conversation.
-        is_initiator: The senders' side.
+        is_initiator: Whether the initiator is the sender.
         round: The round that is refused.
         is_lasting: Whether the message itself cannot be delivered, so that the conversation has failed. Otherwise
             delivery is tried again later.
-        reason: Why, in words.
+        reason: The reason, in words.
         refused: The deliveries, in order. A message that is in service-dead-letters is not among them.
         number: The number of Service Broker's message for the reason.
         begun: The offset of the record that began the conversation; None: the delivery was an error about an unknown
-            one.
+            conversation.
     """
 
     partition: Natural
@@ -133,7 +133,7 @@ class RefusedReport(Struct, tag="REFUSED", tag_field="type", omit_defaults=True)
 
 
 class RetryReport(Struct, tag="RETRY", tag_field="type"):
-    """A request of an administrator: the router decides about what a conversation holds now, not when it is due.
+    """A request of an administrator: the router decides now, not later, about the held messages of a conversation.
 
     Attributes:
         conversation_id: The conversation.
@@ -147,9 +147,9 @@ class NotSentReport(Struct, tag="NOT_SENT", tag_field="type"):
 
     Attributes:
         conversation_id: The conversation.
-        is_initiator: Whether the initiator has sent it.
-        message_sequence_number: Its number.
-        reason: Why it cannot be sent.
+        is_initiator: Whether the initiator has sent the message.
+        message_sequence_number: The number of the message.
+        reason: The reason for which the message cannot be sent.
     """
 
     conversation_id: ConversationId
@@ -163,7 +163,7 @@ class ConnectedReport(Struct, tag="CONNECTED", tag_field="type"):
 
     Attributes:
         address: The instance's address, as routes name it.
-        is_connected: Whether it can be reached. Then what is not acknowledged is sent again.
+        is_connected: Whether the instance can be reached. If so, messages without an acknowledgement are sent again.
     """
 
     address: str
@@ -175,7 +175,7 @@ class NeedRouteReport(Struct, tag="NEED_ROUTE", tag_field="type", omit_defaults=
 
     Attributes:
         database: The database whose routing table has no route.
-        service: The service.
+        service: The service to which the route is to lead.
         broker_instance: The broker instance that the first conversation names; None: it names none.
     """
 
@@ -190,7 +190,7 @@ class AnsweredReport(Struct, tag="ANSWERED", tag_field="type"):
     Attributes:
         database: As in NEED_ROUTE.
         service: As in NEED_ROUTE.
-        is_error: Whether it ended with an error, or without an answer in time.
+        is_error: Whether the conversation ended with an error, or without an answer in time.
     """
 
     database: Name
@@ -214,7 +214,7 @@ class RoleReport(Struct, tag="ROLE", tag_field="type", omit_defaults=True):
     epoch: Natural = 0
 
 
-# What every part of the router has to know.
+# Reports for every part of the router.
 News = ConnectedReport | NeedRouteReport | AnsweredReport | RoleReport
 ServiceReport = RefusedReport | RetryReport | NotSentReport | News
 
@@ -250,7 +250,7 @@ def refusal_key(conversation_id: str, is_initiator: bool) -> bytes:
 
 
 def refused_direction(key: bytes) -> tuple[str, bool] | None:
-    """Returns the conversation and the sender's side of a key in service-marks; None if it is not a refusal's."""
+    """Returns the conversation and the sender's side of a refusal's key; None for another key of service-marks."""
     for is_initiator, beginning in _REFUSAL_KEYS.items():
         if key.startswith(beginning):
             return key.removeprefix(beginning).decode(errors="replace"), is_initiator
@@ -271,7 +271,7 @@ def refusal_record(refusal: Refusal) -> RefusalRecord:
 
 
 def news_of(decision: NeedRoute | Answered) -> NeedRouteReport | AnsweredReport:
-    """Returns the report by which all parts of the router read a decision."""
+    """Returns the report that brings a decision to all parts of the router."""
     if isinstance(decision, NeedRoute):
         return NeedRouteReport(decision.database, decision.service, decision.broker_instance)
     return AnsweredReport(decision.database, decision.service, decision.is_error)
@@ -286,7 +286,7 @@ def report_of(partition: int, report: Report) -> RefusedReport:
 
 
 def encoded_reports(partition: int, report: Report) -> list[bytes]:
-    """Returns a report as records that Kafka takes: as several reports of the same round if it is too large for one."""
+    """Returns a report as one record, or as several of the same round if Kafka would not accept a single record."""
     record, half = encoder.encode(report_of(partition, report)), len(report.returned) // 2
     if len(record) <= MAX_REPORT_BYTES or not half:
         return [record]

@@ -14,7 +14,7 @@ from streaming.core.routing.definitions import MSDB, Definitions
 from streaming.core.routing.routing_table import Route
 from streaming.core.times import iso_time
 from streaming.wire.input_records import OnOff
-from streaming.wire.record_decoders import InvalidRecordError, decode_json
+from streaming.wire.record_decoders import InvalidRecordError
 from streaming.wire.service_commands import Address, MirroringRole, Name, QueueName, ServiceName, comparable
 
 
@@ -61,7 +61,7 @@ class RouteRow(Struct, forbid_unknown_fields=True):
 
 
 class DefinitionsFile(Struct, forbid_unknown_fields=True):
-    """All definitions of an instance, as they are: nothing is added to them, such as AutoCreatedLocal."""
+    """All definitions of an instance. The program adds nothing to them, not even the route AutoCreatedLocal."""
 
     instance: InstanceRow
     databases: list[DatabaseRow]
@@ -71,7 +71,7 @@ class DefinitionsFile(Struct, forbid_unknown_fields=True):
     def definitions(self) -> Definitions:
         """Returns the core's form.
 
-        They may be ones that CREATE would refuse: Service Broker's own worked examples have such a route.
+        Routes that CREATE ROUTE would refuse are accepted: Service Broker's own worked examples have such a route.
 
         Raises:
             InvalidRecordError: A name is defined twice or nowhere, or an address is invalid.
@@ -94,7 +94,7 @@ class DefinitionsFile(Struct, forbid_unknown_fields=True):
 
 
 class ConversationRow(Struct, forbid_unknown_fields=True):
-    """The conversation of a case; exactly one of `from_database` and `incoming` says where its message comes from."""
+    """The conversation of a case. It has either `from_database` or `incoming`: the origin of its message."""
 
     conversation_id: str
     to_service: ServiceName
@@ -130,7 +130,7 @@ class Case(Struct, forbid_unknown_fields=True):
 
 
 class CheckFile(Struct, forbid_unknown_fields=True):
-    """The file of `route check`; without definitions those in Kafka are checked."""
+    """The file of `route check`. Without definitions, the command checks the definitions in Kafka."""
 
     cases: list[Case]
     definitions: DefinitionsFile | None = None
@@ -141,11 +141,6 @@ _EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 definitions_decoder = msgspec.json.Decoder(DefinitionsFile)
 cases_decoder = msgspec.json.Decoder(list[Case])
 check_decoder = msgspec.json.Decoder(CheckFile)
-
-
-def decode_definitions(value: bytes) -> DefinitionsFile:
-    """Decodes a file of definitions; raises InvalidRecordError."""
-    return decode_json(definitions_decoder, value)
 
 
 def rows_of(definitions: Definitions) -> dict[str, list[dict[str, Any]]]:
@@ -160,16 +155,16 @@ def rows_of(definitions: Definitions) -> dict[str, list[dict[str, Any]]]:
     }
 
 
-def _fields(one: Database | Service | Route, row: type[Struct]) -> dict[str, Any]:
-    """Returns the fields that a row has, in the row's order."""
-    fields = {name: getattr(one, name, None) for name in row.__struct_fields__}
-    if isinstance(one, Route) and one.expires_at_ms is not None:
-        fields["expires_at"] = iso_time(one.expires_at_ms)
+def _fields(definition: Database | Service | Route, row: type[Struct]) -> dict[str, Any]:
+    """Returns the fields of a row for a definition, in the row's order."""
+    fields = {name: getattr(definition, name, None) for name in row.__struct_fields__}
+    if isinstance(definition, Route) and definition.expires_at_ms is not None:
+        fields["expires_at"] = iso_time(definition.expires_at_ms)
     return fields
 
 
 def view_of(definitions: Definitions) -> dict[bytes, dict[str, Any]]:
-    """Returns the rows of service-definitions, without their time, by their keys."""
+    """Returns the rows of service-definitions by their keys. The rows lack their update time."""
     rows: dict[bytes, dict[str, Any]] = {}
     for plural, found in rows_of(definitions).items():
         kind = plural[:-1]
@@ -180,7 +175,10 @@ def view_of(definitions: Definitions) -> dict[bytes, dict[str, Any]]:
 
 
 def decode_role(value: bytes | None) -> tuple[str, MirroringRole, int] | None:
-    """Returns broker instance, role and epoch of a row of service-definitions; None if it has no enabled broker."""
+    """Returns broker instance, role and epoch from a row of service-definitions.
+
+    Returns None if the row is invalid, or is not of a database with an enabled broker.
+    """
     try:
         fields = msgspec.json.decode(value or b"null", type=dict[str, Any])
         if fields.pop("kind", None) != "database":

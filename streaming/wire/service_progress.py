@@ -1,6 +1,7 @@
 """The record of service-progress: how far the router of an instance has committed its work.
 
-It is compared with a checkpoint at a start, so that a router on a lost or an older checkpoint does not decide again.
+At its start, a router compares the record with its checkpoint. So it does not decide again if the checkpoint is lost or
+an older one.
 """
 
 from typing import Annotated

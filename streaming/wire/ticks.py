@@ -1,4 +1,4 @@
-"""The records of queue-ticks. Nearly all are empty: each gives the monitor a batch, and says nothing."""
+"""The records of queue-ticks. Nearly all are empty: they only make the monitor run a batch."""
 
 from typing import Literal
 
@@ -11,8 +11,8 @@ from streaming.wire.record_decoders import InvalidRecordError, decoder_of
 class ReportsLost(Struct):
     """Kafka has deleted reports of arrivals or of receives before the monitor has read them.
 
-    They may have been of any queue: a sender need not put a queue into the partition that other senders choose, and
-    the number of partitions may have changed since.
+    The reports may concern any queue: senders may choose different partitions for a queue, and the number of partitions
+    may have changed since.
     """
 
     type: Literal["REPORTS_LOST"]
@@ -24,7 +24,7 @@ _decode = decoder_of(ReportsLost)
 
 
 def says_that_reports_are_lost(value: bytes | None) -> bool:
-    """Returns whether a tick is a record ReportsLost."""
+    """Returns whether the value of a tick is a ReportsLost."""
     try:
         _decode(value)
     except InvalidRecordError:

@@ -78,7 +78,7 @@ class Topics:
             TopicSpec(self.monitors, True, _COMPACTED),
             TopicSpec(self.activators, True, _COMPACTED),
             TopicSpec(self.dead_letters, False, {}),
-            # Every program has its record there; one without services, too.
+            # Every program has its record there, also a program without services.
             TopicSpec(self.service_maintenance, False, _COMPACTED_SOON | _STAMPED),
         ]
 

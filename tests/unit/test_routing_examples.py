@@ -10,7 +10,8 @@ from typer.testing import CliRunner, Result
 from streaming.cli.main import app
 from streaming.core.routing.definition_rules import RefusedDefinitionError, require_valid_route
 from streaming.errors import UserError
-from streaming.wire.service_definitions import decode_definitions
+from streaming.wire.record_decoders import decode_json
+from streaming.wire.service_definitions import definitions_decoder
 from tests.support.command_lines import ROOT
 
 EXAMPLES = ROOT / "examples" / "routing"
@@ -80,7 +81,7 @@ def test_both_databases_have_the_route_auto_created_local(path: Path) -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_create_route_refuses_only_the_mirrored_route_of_the_third_example(path: Path) -> None:
-    definitions = decode_definitions(json.dumps(content_of(path)["definitions"]).encode()).definitions()
+    definitions = decode_json(definitions_decoder, json.dumps(content_of(path)["definitions"]).encode()).definitions()
     refused = []
     for table in definitions.tables.values():
         for route in table.routes.values():

@@ -101,12 +101,8 @@ def _take_other(
     conversation = None if step is None else step.conversation
     decision = context.decide(
         routing.RoutedMessage(
-            envelope.conversation_id,
-            envelope.to_service,
-            envelope.to_broker_instance,
-            envelope.is_initiator,
-            None,
-        ),
+            envelope.conversation_id, envelope.to_service, envelope.to_broker_instance, envelope.is_initiator, None
+        )
     )
     hops = min(envelope.hops_remaining or 0, context.settings.max_hops) - 1
     if decision.outcome is Outcome.REMOTE and hops >= 0:

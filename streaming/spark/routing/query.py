@@ -92,10 +92,7 @@ def decisions_in(rows: Iterable[OutputRow], topic: str) -> Counter[str]:
 
 
 def _sources(
-    topics: Topics,
-    shard_keys: Sequence[int],
-    partitions: Mapping[str, int],
-    begun: Mapping[str, Mapping[str, int]],
+    topics: Topics, shard_keys: Sequence[int], partitions: Mapping[str, int], begun: Mapping[str, Mapping[str, int]]
 ) -> list[KafkaSource]:
     """Returns the sources, in the order by which a checkpoint identifies them; `begun`: the offsets that are known."""
 

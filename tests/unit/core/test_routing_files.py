@@ -14,7 +14,7 @@ from streaming.wire.service_definitions import (
     InstanceRow,
     cases_decoder,
     check_decoder,
-    decode_definitions,
+    definitions_decoder,
     rows_of,
 )
 from tests.support.routing_scene import HOST_1, HOST_2, IN_A, IN_B, STOCK, A, decide, own, route, scene, service
@@ -39,7 +39,7 @@ FILE: dict[str, Any] = {
 
 
 def read(**changes: Any) -> Definitions:
-    return decode_definitions(json.dumps(FILE | changes).encode()).definitions()
+    return decode_json(definitions_decoder, json.dumps(FILE | changes).encode()).definitions()
 
 
 def test_a_file_of_definitions_is_taken_as_it_is() -> None:
@@ -58,7 +58,7 @@ def test_a_file_of_definitions_is_taken_as_it_is() -> None:
 
 
 def test_the_instance_of_a_file_has_normal_addresses() -> None:
-    instance = decode_definitions(json.dumps(FILE).encode()).instance.instance()
+    instance = decode_json(definitions_decoder, json.dumps(FILE).encode()).instance.instance()
 
     assert instance.addresses == {"tcp://here:4022"}
     assert instance.is_forwarding
@@ -120,7 +120,9 @@ def test_a_file_of_definitions_names_the_field_that_is_wrong(changes: dict[str, 
 
 
 def test_an_invalid_address_of_the_instance_is_named() -> None:
-    row = decode_definitions(json.dumps(FILE | {"instance": {"server_name": "s", "addresses": ["LOCAL"]}}).encode())
+    row = decode_json(
+        definitions_decoder, json.dumps(FILE | {"instance": {"server_name": "s", "addresses": ["LOCAL"]}}).encode()
+    )
 
     with pytest.raises(InvalidRecordError, match="'LOCAL' is not an address"):
         row.instance.instance()
