@@ -167,7 +167,7 @@ BUGS: Bugs = {
         Bug("core/routing/target_service.py", "return NO_BROKER_INSTANCE", "return NO_SERVICE"),
     ],
     "After a failed delivery, all later ones": [
-        Bug(_LOOKING, "deque(sorted(items.values(), key=_sequence))", "deque(items.values())"),
+        Bug(_LOOKING, "deque([items[sequence] for sequence in sorted(items)])", "deque(items.values())"),
         Bug(
             _LOOKING,
             "direction.due_sequence = min(direction.due_sequence, sequence)",
@@ -299,8 +299,8 @@ BUGS: Bugs = {
     "A conversation that only one side has ended": [
         Bug(
             _CONVERSATION,
-            "not in {State.ABSENT, State.CD}:",
-            "not in {State.ABSENT, State.CD, State.DI}:",
+            "self.state(side) in {State.ABSENT, State.CD}\n",
+            "self.state(side) in {State.ABSENT, State.CD, State.DI}\n",
         ),
     ],
     "A timer replaces an earlier one": [

@@ -53,7 +53,7 @@ BUGS: Bugs = {
     "What belongs to a conversation that is not known": [
         Bug(
             _RECEIVING,
-            "        answer_stranger(context, envelope, service.database, REMOTE",
+            "        _answer_stranger(context, envelope, service.database, REMOTE",
             "        (lambda *_: None)(context, envelope, service.database, REMOTE",
         ),
         Bug(
@@ -79,7 +79,7 @@ BUGS: Bugs = {
         Bug(_RECEIVING, 'return far.broker_instance == (sender or "")', "return True"),
         Bug(
             _RECEIVING,
-            "        answer_stranger(context, envelope, endpoint.database, SECOND",
+            "        _answer_stranger(context, envelope, endpoint.database, SECOND",
             "        (lambda *_: None)(context, envelope, endpoint.database, SECOND",
         ),
     ],

@@ -1,4 +1,4 @@
-"""The context of a batch: the facts that each of its steps needs besides the conversation, and the decisions so far."""
+"""The context of a batch: the facts that each step needs besides its conversation, and the decisions so far."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -43,31 +43,31 @@ class Envelope(Protocol):
 
 
 def end_of_lifetime(envelope: Envelope, timestamp_ms: int) -> int:
-    """Returns the end of the lifetime of the conversation that a message begins; FOREVER_MS: it has none."""
+    """Returns the end of the lifetime of the conversation that a message begins; FOREVER_MS without a lifetime."""
     return FOREVER_MS if envelope.lifetime_s is None else timestamp_ms + envelope.lifetime_s * 1000
 
 
 @dataclass(slots=True, eq=False)
 class Context:
-    """The facts that a step needs besides the conversation, and the decisions.
+    """The facts that a step needs besides its conversation, and the decisions so far.
 
     Attributes:
         definitions: Databases, services and routes.
         instance: This instance.
         settings: The settings.
-        now_ms: The shard's clock.
-        broker_ms: The time by the brokers' clock: that of the batch's newest record.
-        waiting_count: The number of messages of the shard that wait, also those sent that are not acknowledged.
-        conversations: The number of its conversations.
-        incoming_conversations: The number of those that began in other instances.
+        now_ms: The time by the shard's clock.
+        broker_ms: The time by the brokers' clock: the timestamp of the batch's newest record.
+        waiting_count: The number of the shard's messages that wait, also for an acknowledgement.
+        conversations: The number of the shard's conversations.
+        incoming_conversations: The number of the shard's conversations that began in other instances.
         away: Address of another instance -> the instant until which it counts as not reachable.
         questions: The questions to the configuration service.
         mirrors: The mirrored routes that have been used.
-        round_trip_ms: The time from sending to other instances until they acknowledge, smoothed.
-        read_ms: The instant of the brokers' clock up to which everything that was said has been read before this batch;
+        round_trip_ms: The smoothed time from sending to another instance until its acknowledgement.
+        read_ms: The instant of the brokers' clock up to which earlier batches have read all statements and messages;
             NEVER_MS: not known. Lifetimes and timers that end later wait for the next batch.
         decisions: The decisions so far, in order.
-        slowest_ms: The slowest acknowledgement of the batch; None: there was none.
+        slowest_ms: The time of the batch's slowest acknowledgement; None: there was no acknowledgement.
         let_go: The number of held messages that may still be let go in this batch.
     """
 
@@ -92,7 +92,7 @@ class Context:
         self.let_go = self.settings.max_let_go
 
     def refuse(self, offset: int, number: int | None, reason: str, source: Source = Source.MESSAGES) -> None:
-        """Makes a record a dead letter. A message of the router itself has none."""
+        """Makes a record a dead letter. A message of the router itself has no record: its offset is negative."""
         if offset >= 0:
             self.decisions.append(DeadLetter(source, offset, reason, number))
 
@@ -103,12 +103,12 @@ class Context:
     def decide(
         self, conversation: routing.RoutedMessage, *, was_held: bool = False, returned: Collection[str] = ()
     ) -> routing.Decision:
-        """Decides where a message goes now, and asks for what that lacks: a route, or the principal of a mirrored one.
+        """Decides where a message goes now. Asks for a missing route, or for the principal of a mirrored route.
 
         Args:
             conversation: The conversation, as the message names it.
-            was_held: Whether its messages are held already.
-            returned: The addresses from which its messages have come back to this instance.
+            was_held: Whether messages of the conversation are held already.
+            returned: The addresses from which messages of the conversation have come back to this instance.
 
         Returns:
             The decision. The address of a mirrored route is that of the principal.
@@ -133,13 +133,13 @@ class Context:
         return decision
 
     def doubt_principal(self, decision: routing.Decision) -> None:
-        """Asks whether the principal of a mirrored route is still one, because it seems not to answer."""
+        """Asks for the principal of a mirrored route again, because the known principal seems not to answer."""
         pair = _pair_of(decision)
         if pair is not None:
             self.ask(pair)
 
     def ask(self, pair: Pair) -> None:
-        """Asks the addresses of a mirrored route which is the principal, unless they were asked a moment ago."""
+        """Asks both addresses of a mirrored route for their roles, unless they were asked a moment ago."""
         asked = self.mirrors.ask(pair, self.now_ms)
         if asked is not None:
             self.decisions.append(AskRole(*asked))
@@ -147,27 +147,27 @@ class Context:
     def resend_after_ms(self) -> int:
         """Returns the time after which a message is sent again for the first time.
 
-        It is that of the settings, but twice as long as acknowledgements take: under load, repetitions would make them
-        take even longer.
+        It is the time of the settings, but at least twice the time that acknowledgements take: under load, early
+        repetitions would delay acknowledgements further.
         """
         settings = self.settings
         taken_ms = max(self.round_trip_ms, self.slowest_ms or 0)
         return max(settings.resend_ms, min(2 * taken_ms, settings.max_resend_ms))
 
     def note_round_trip(self, sent_ms: int) -> None:
-        """Notes that what was sent at an instant is acknowledged."""
+        """Notes the acknowledgement of messages that were sent at an instant."""
         taken_ms = min(self.now_ms - sent_ms, self.settings.max_resend_ms)
         self.slowest_ms = max(self.slowest_ms or 0, taken_ms)
 
     def close(self) -> None:
-        """Ends the batch: its slowest acknowledgement changes the smoothed time, upwards fast, downwards slowly."""
+        """Ends the batch. Its slowest acknowledgement raises the smoothed time fast, or lowers it slowly."""
         if self.slowest_ms is not None:
             share = 2 if self.slowest_ms > self.round_trip_ms else 8
             self.round_trip_ms += (self.slowest_ms - self.round_trip_ms) // share
 
 
 def _pair_of(decision: routing.Decision) -> Pair | None:
-    """Returns the pair to which a mirrored route leads; None: the route has no mirror."""
+    """Returns the pair of addresses to which a mirrored route leads; None: the route has no mirror."""
     if decision.mirror_address is None or decision.route_address is None:
         return None
     return decision.broker_instance or "", decision.route_address, decision.mirror_address

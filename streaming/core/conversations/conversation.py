@@ -1,10 +1,10 @@
 """A conversation: its endpoints in this instance, and the messages to each side, in one state.
 
-Messages are numbered per direction in the order of their records. A direction delivers them in the order of their
-numbers; while one is held, all later ones of its direction wait behind it.
+Messages are numbered per direction in the order of their records. A direction delivers messages in the order of their
+numbers. While a message is held, all later messages of its direction wait behind it.
 
-If the far endpoint is in another instance, the conversation has a `FarEndpoint`. The messages to it are then kept until
-it acknowledges them. Those from it have the numbers that it gave them.
+If the far endpoint is in another instance, the conversation has a `FarEndpoint`. Messages to the far endpoint are kept
+until it acknowledges them. Messages from the far endpoint have the numbers that the other instance gave them.
 """
 
 from collections import deque
@@ -16,14 +16,14 @@ from streaming.core.conversations.kinds import Kind, Source
 from streaming.core.routing.routing_table import ROUTERS_SERVICE
 from streaming.core.times import FOREVER_MS, NEVER_MS
 
-# The sides. `TARGET - side` is the other one. `directions[side]` has the messages to a side.
+# The sides. `TARGET - side` is the opposite side. `directions[side]` has the messages to a side.
 INITIATOR, TARGET = 0, 1
 
-# The number of an Error that ends the far endpoint at once, whatever it has received. No message gets as far. Instances
-# also tell each other by it that they have received such an Error, so it may not change.
+# The number of an Error that ends the far endpoint at once, whatever it has received. No other message reaches this
+# number. Instances acknowledge such an Error with the number, so it may not change.
 RESET = 2**62
 
-# How exactly the views show the last statement. If they were exact, each statement would write two rows.
+# The precision with which the views show the last statement. With exact times, each statement would write two rows.
 SPOKEN_STEP_MS = 600_000
 
 
@@ -34,12 +34,12 @@ class Endpoint:
     Attributes:
         state: The state.
         database: The database of its service.
-        service_created: The number of the service's CREATE, which tells it from a later one of its name; 0 until the
-            service has been found.
+        service_created: The number of the service's CREATE, which tells the service from later services of its name; 0
+            until the service has been found.
         group_id: Its conversation group.
-        timer_ms: The instant of its DialogTimer, by the brokers' clock; FOREVER_MS: none is set.
-        broker_instance: The broker instance of its database when the service was found, with which it speaks until it
-            ends; empty: the database had none; None: not known yet.
+        timer_ms: The instant of its DialogTimer, by the brokers' clock; FOREVER_MS: no timer is set.
+        broker_instance: The broker instance that its messages name until the endpoint ends: that of its database when
+            the service was found. Empty: the database had none. None: not known yet.
     """
 
     state: State
@@ -54,16 +54,17 @@ class Endpoint:
 class Item:
     """A message that has a number and is to be delivered.
 
-    An ERROR with a record is a program's (its code is above 0), or comes from the router of another instance. Without
-    one it is this router's. Between instances, one with RESET for a number ends the far endpoint at once.
+    An ERROR with a record comes from a program (its code is above 0), or from the router of another instance. An ERROR
+    without a record comes from this router. Between instances, an ERROR with the number RESET ends the far endpoint at
+    once.
 
     Attributes:
-        sequence: Its number in its direction; -1: it has none yet.
-        kind: Its kind.
-        offset: Its record, in the topic of `Conversation.source_to`; -1: the router sends it.
-        error_code: For an error that the router sends.
-        error_text: For an error that the router sends.
-        body: For a message that the router sends.
+        sequence: The number in its direction; -1: not numbered yet.
+        kind: The kind.
+        offset: The offset of its record in the topic of `Conversation.source_to`; -1: the router sends the message.
+        error_code: The code of an error that the router sends.
+        error_text: The text of an error that the router sends.
+        body: The body of a message that the router sends.
     """
 
     sequence: int
@@ -77,12 +78,12 @@ class Item:
 class Why(IntEnum):
     """The reasons for which messages are held; a checkpoint keeps these values."""
 
-    UNDECIDED = 0  # it is not known where they go
+    UNDECIDED = 0  # their destination is not known
     LET_GO = 1  # they go in the next batches
-    RETURN_AWAITED = 2  # an earlier one is to be returned by the transport
+    RETURN_AWAITED = 2  # the transport has yet to return an earlier message
     FAILED = 3  # a delivery has failed, and is tried again later
-    ON_THEIR_WAY = 4  # too many are on their way to the far side
-    SENT_AGAIN = 5  # the same, while earlier ones are sent again
+    ON_THEIR_WAY = 4  # too many messages are on their way to the far side
+    SENT_AGAIN = 5  # too many messages are on their way, while earlier messages are sent again
 
 
 @dataclass(slots=True)
@@ -92,9 +93,9 @@ class Held:
     Attributes:
         why: The reason.
         since_ms: The instant since which messages have been held.
-        number: The number of Service Broker's message that says it; None: there is none.
+        number: The number of Service Broker's message for the reason; None: Service Broker has no such message.
         text: The reason in words, for people.
-        retry_ms: The instant before which nothing is tried, after a failed delivery; None: there was none.
+        retry_ms: The instant before which no delivery is tried, after a failed delivery; None: no delivery has failed.
     """
 
     why: Why
@@ -106,11 +107,11 @@ class Held:
 
 @dataclass(slots=True)
 class Returned:
-    """The deliveries that had failed last.
+    """The last deliveries that the transport has returned.
 
     Attributes:
-        below: Messages with lower numbers were held then.
-        since_ms: The instant since which they have been held, unless they have arrived meanwhile.
+        below: The number below which messages were held at that time.
+        since_ms: The instant since which these messages have been held, unless they have arrived in the meantime.
     """
 
     below: int
@@ -123,15 +124,15 @@ class Direction:
 
     Attributes:
         next_sequence: The number of the next message to be sent.
-        due_sequence: The number of the next message to be delivered; to a far endpoint: to be acknowledged. After 4 has
-            gone, it is 5 here, and to a far endpoint only when 4 is acknowledged.
-        waiting: The messages that are held, by number. A number that is missing is still to be returned by the
-            transport. To a far endpoint: those that it has not acknowledged.
-        held: Why they are held; None: they are not.
+        due_sequence: The number of the next message to be delivered; to a far endpoint: to be acknowledged. For example
+            it becomes 5 when message 4 is delivered, but for a far endpoint only when message 4 is acknowledged.
+        waiting: The messages that are held, in the order of their numbers. The transport has yet to return a message
+            whose number is missing. To a far endpoint: the messages that it has not acknowledged.
+        held: The reason for which messages are held; None: no message is held.
         round: The current round of deliveries.
-        dropped_below: Messages with lower numbers that the transport returns are not delivered again: they were
-            dropped while they were on their way.
-        returned: What the transport has returned last; None: nothing.
+        dropped_below: The number below which returned messages are not delivered again, because they were dropped while
+            they were on their way.
+        returned: The last deliveries that the transport has returned; None: it has returned none.
     """
 
     next_sequence: int = 0
@@ -144,7 +145,7 @@ class Direction:
 
     @property
     def retry_ms(self) -> int | None:
-        """Returns the instant before which no delivery is tried; None: it is tried now."""
+        """Returns the instant before which no delivery is tried; None: deliveries are tried now."""
         return None if self.held is None else self.held.retry_ms
 
 
@@ -153,8 +154,8 @@ class Ahead:
     """A message from the far side that cannot be accepted yet.
 
     Attributes:
-        kind: Its kind.
-        offset: Its record in service-incoming.
+        kind: The kind.
+        offset: The offset of its record in service-incoming.
         received_ms: The instant at which it was read.
     """
 
@@ -173,8 +174,8 @@ class Unrouted:
     """Messages wait, and no route leads to the far endpoint.
 
     Attributes:
-        retry_ms: The instant at which the addresses from which they have come back are tried again; None: there are
-            none.
+        retry_ms: The instant at which the addresses from which messages have come back are tried again; None: there
+            are no such addresses.
     """
 
     retry_ms: int | None = None
@@ -185,8 +186,9 @@ class Sending:
     """Messages go to the far endpoint's address: some may have been sent there already.
 
     Attributes:
-        next_to_send: The number of the next message to send. It goes back when messages are sent again.
-        resend_ms: The instant at which what is not acknowledged is sent again; None: not all that may go has been sent.
+        next_to_send: The number of the next message to send. It falls when messages are sent again.
+        resend_ms: The instant at which messages without acknowledgement are sent again; None: not all messages that may
+            go have been sent.
     """
 
     next_to_send: int
@@ -195,27 +197,29 @@ class Sending:
 
 @dataclass(slots=True)
 class FarEndpoint:
-    """The end of a conversation that is in another instance: what it was sent, and what has been received of it.
+    """The end of a conversation that is in another instance: the messages sent to it, and received from it.
 
     Attributes:
-        side: Its side.
-        broker_instance: The broker instance of its database, empty if that has none; None: it has not been heard of.
-        address: The address to which messages were sent last; empty: none was, or its route is gone.
+        side: The side of the far endpoint.
+        broker_instance: The broker instance of its database, empty if the database has none; None: no message of the
+            far endpoint has come.
+        address: The address to which messages were sent last; empty: none was sent, or there is no route any more.
         came_back_from: The addresses from which messages have come back to this instance. Routes to them are passed
-            over, and if no other is left, they are tried again from time to time.
+            over. If no other route is left, these addresses are tried again from time to time.
         sending: The state of sending.
-        sent_below: Messages with lower numbers have been sent at least once.
-        unacknowledged_since_ms: The instant since which it has owed an acknowledgement; None: not known.
+        sent_below: The number below which all messages have been sent at least once.
+        unacknowledged_since_ms: The instant since which an acknowledgement is awaited; None: not known.
         resend_after_ms: The time after which messages are sent again; it doubles each time. 0: none was sent.
-        window: Messages that may be on their way, after one was sent again; None: as many as the settings allow.
-        silent_ms: The instant since which messages have waited for it and nothing of it has come; None: none waits.
-        has_told_end: Whether it has acknowledged that this side has ended.
-        received_below: Its messages with lower numbers have been received, which it is told.
-        repeats_below: It may repeat its messages with lower numbers: it has not shown that it knows that they have
-            arrived. 0: it repeats none.
-        ahead: Number -> message of it that cannot be accepted yet: an earlier one is missing, or its delivery cannot be
-            made.
-        owes_acknowledgement: Whether it must be told what has been received. Not part of the stored state.
+        window: The most messages on their way after a message was sent again; None: the limit of the settings applies.
+        silent_ms: The instant since which messages wait for the far endpoint, and nothing has come from it; None: no
+            message waits.
+        has_told_end: Whether the far endpoint has acknowledged that this side has ended.
+        received_below: The number below which its messages have been received. Acknowledgements name this number.
+        repeats_below: The number below which the far endpoint may repeat messages, because it may not know that they
+            have arrived. 0: it repeats none.
+        ahead: Number -> message of the far endpoint that cannot be accepted yet, because an earlier message is missing
+            or it cannot be delivered.
+        owes_acknowledgement: Whether an acknowledgement must be sent to it. Not part of the stored state.
     """
 
     side: int
@@ -236,26 +240,26 @@ class FarEndpoint:
 
     @property
     def is_gone(self) -> bool:
-        """Returns whether it has said by an Error that it takes nothing more."""
+        """Returns whether the far endpoint has ended by an Error, so that it takes nothing more."""
         return self.received_below > RESET
 
     @property
     def resend_ms(self) -> int | None:
-        """Returns the instant at which messages are sent again; None: none is set."""
+        """Returns the instant at which messages are sent again; None: no instant is set."""
         if isinstance(self.sending, Sending):
             return self.sending.resend_ms
         return self.sending.retry_ms if isinstance(self.sending, Unrouted) else None
 
     def be_idle(self) -> None:
-        """Notes that nothing waits for it."""
+        """Notes that no message waits for the far endpoint."""
         self.sending, self.silent_ms = Idle(), None
 
     def send_again(self, now_ms: int, after_ms: int) -> None:
-        """Makes the messages that wait for it due to be sent again.
+        """Makes the messages that wait for the far endpoint due to be sent again.
 
         Args:
             now_ms: The present instant.
-            after_ms: Half of the time after which they are sent once more, as it doubles each time.
+            after_ms: Half of the time after which they are sent once more, because the time doubles each time.
         """
         self.unacknowledged_since_ms, self.resend_after_ms = None, after_ms
         if isinstance(self.sending, Sending):
@@ -271,17 +275,17 @@ class Conversation:
     Attributes:
         conversation_id: The identifier.
         services: The names of the initiator's and the target's service.
-        to_broker_instance: The broker instance that the initiator's messages name: the program's choice, or the one of
-            the first delivery.
-        endpoints: The initiator and the target; None: there is none yet, or it is in another instance.
+        to_broker_instance: The broker instance that the initiator's messages name: the program's choice, or the broker
+            instance of the first delivery.
+        endpoints: The initiator and the target; None: the endpoint does not exist yet, or is in another instance.
         directions: The messages to the initiator and to the target.
-        begun: The offset of the record that began it. It tells the conversation from an earlier one with this
+        begun: The offset of the record that began it. It tells the conversation from earlier conversations with this
             identifier, whose deliveries the transport may still return.
-        ends_ms: The end of its lifetime, by the brokers' clock; FOREVER_MS: it has none, or it is over.
-        is_lifetime_over: Whether its lifetime has ended both sides.
-        over_ms: The instant since which both sides have been closed; FOREVER_MS: they are not.
+        ends_ms: The end of its lifetime, by the brokers' clock; FOREVER_MS: it has none, or its lifetime is over.
+        is_lifetime_over: Whether the end of its lifetime has ended both sides.
+        over_ms: The instant since which both sides have been closed; FOREVER_MS: a side is open.
         spoken_ms: The instant of a program's last statement, or up to SPOKEN_STEP_MS before it; NEVER_MS: not known.
-        far: The endpoint in another instance; None: there is none.
+        far: The endpoint in another instance; None: no endpoint is in another instance.
         is_view_stale: Whether the views must be written. Not part of the stored state.
     """
 
@@ -299,9 +303,10 @@ class Conversation:
     is_view_stale: bool = False
 
     def state(self, side: int) -> State:
-        """Returns the state of an endpoint; ABSENT: there is none in this instance.
+        """Returns the state of an endpoint; ABSENT: the endpoint is not in this instance.
 
-        Of its end ask `has_ended` (DO, CD), `is_closed` (DO, CD, ER), `is_only_telling` (CD, ER); of both `is_over`.
+        These methods ask for the end of an endpoint: `has_ended` (DO, CD), `is_closed` (DO, CD, ER) and
+        `is_only_telling` (CD, ER). `is_over` asks for the end of both.
         """
         endpoint = self.endpoints[side]
         return State.ABSENT if endpoint is None else endpoint.state
@@ -311,7 +316,7 @@ class Conversation:
         return self.state(side) in ENDED
 
     def is_closed(self, side: int) -> bool:
-        """Returns whether an endpoint takes no more messages of the far program."""
+        """Returns whether an endpoint takes no more messages from the far program."""
         return self.state(side) in CLOSED
 
     def apply(self, side: int, trigger: Trigger) -> None:
@@ -340,7 +345,7 @@ class Conversation:
         return Source.MESSAGES if self.far is None or self.far.side == side else Source.INCOMING
 
     def next_try_ms(self, side: int) -> int | None:
-        """Returns the instant at which what waits for a side is tried again; None: none is set."""
+        """Returns the instant at which messages that wait for a side are tried again; None: no instant is set."""
         far = self.far_at(side)
         return self.directions[side].retry_ms if far is None else far.resend_ms
 
@@ -354,18 +359,17 @@ class Conversation:
         return held if self.far is None else held + len(self.far.ahead)
 
     def lowest_offset(self, source: Source = Source.MESSAGES) -> int | None:
-        """Returns the lowest offset in a topic that it refers to; None: it refers to none."""
-        lowest = None
-        for side in (INITIATOR, TARGET):
-            for item in self.directions[side].waiting if self.source_to(side) == source else ():
+        """Returns the lowest offset in a topic to which the conversation refers; None: it refers to no offset."""
+        offsets: list[int] = []
+        for direction in [self.directions[side] for side in (INITIATOR, TARGET) if self.source_to(side) == source]:
+            for item in direction.waiting:
                 if item.offset >= 0:
-                    lowest = item.offset if lowest is None else min(lowest, item.offset)
+                    offsets.append(item.offset)
                     if source == Source.MESSAGES:
-                        break  # the numbers follow the offsets; but a message that was sent again has a higher offset
+                        break  # the numbers follow the offsets; in INCOMING, a message that came again has a higher one
         if self.far is not None and source == Source.INCOMING:
-            for message in self.far.ahead.values():
-                lowest = message.offset if lowest is None else min(lowest, message.offset)
-        return lowest
+            offsets += [message.offset for message in self.far.ahead.values()]
+        return min(offsets, default=None)
 
     def is_only_telling(self) -> bool:
         """Returns whether the far endpoint is in another instance, and the own one is closed or in error."""
@@ -373,10 +377,10 @@ class Conversation:
 
     def is_over(self) -> bool:
         """Returns whether both sides are closed and nothing is left to deliver."""
-        for side in (INITIATOR, TARGET):
-            if self.directions[side].waiting or self.state(side) not in {State.ABSENT, State.CD}:
-                return False
-        return True
+        return all(
+            not self.directions[side].waiting and self.state(side) in {State.ABSENT, State.CD}
+            for side in (INITIATOR, TARGET)
+        )
 
     def note_statement(self, now_ms: int) -> None:
         """Notes that a program has made a statement, here or at the far side."""
@@ -385,7 +389,7 @@ class Conversation:
             self.is_view_stale = True
 
     def settle(self, now_ms: int) -> None:
-        """Notes since when both sides have been closed."""
+        """Notes the instant since which both sides have been closed."""
         if not self.is_over():
             self.over_ms = FOREVER_MS
         elif self.over_ms == FOREVER_MS:

@@ -1,17 +1,17 @@
-"""Carrying out the decisions of one partition: each once, in order, whatever fails in between.
+"""The decisions of one partition, each carried out once and in order, also after failures.
 
-The caller takes the partition's records in the order of their offsets, carries out what `take` yields, and says which
-deliveries failed. What it carries out, the marks and the reports are one transaction: after its commit the caller calls
-`commit`, after an abort `roll_back`, and then takes the same records again. After a crash it begins with what was
-stored last.
+The caller takes the partition's records in the order of their offsets, carries out the decisions that `take` yields,
+and reports failed deliveries with `fail`. Deliveries, marks and reports are one transaction. After its commit the
+caller calls `commit`. After an abort it calls `roll_back`, and takes the same records again. After a crash it begins
+with the marks that were stored last.
 
 A failed delivery begins a refusal: the rest of its round is returned to the router, in reports. The router raises the
 round when it has read a report, and a decision of a higher round ends the refusal. So does a decision of a later
-conversation with the same identifier: after the router has forgotten a conversation, a program may begin another one.
+conversation with the same identifier: after the router has forgotten a conversation, a program may begin a new one.
 
-What has no number (a timer, an Error about an unknown conversation) has no place in the order of its direction. So it
-is never refused because of others, and others are not refused because of it: the router could not know which messages
-that it decided after it are still to be returned.
+A delivery without a number (a timer, an Error about an unknown conversation) has no place in the order of its
+direction. So it is not refused because of other deliveries, and other deliveries are not refused because of it: the
+router could not know which of its later messages are still to be returned.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,11 +21,11 @@ from streaming.core.conversations.decisions import CleanUp, Decision, Deliver
 from streaming.core.conversations.kinds import Source
 from streaming.core.conversations.marks import Marks, Verdict
 
-# Nothing of service-messages was returned, but something of service-incoming. Then nothing is deleted there. It is
-# higher than any offset; marks of partitions have it.
+# Only messages of service-incoming were returned, so that no record is deleted there. The number is higher than any
+# offset of service-messages. Marks of partitions have it.
 ANY_INCOMING = 2**63 - 1
 
-# The most deliveries in a report. One whose names are so long that Kafka would not take it is split when it is encoded.
+# The most deliveries in a report. A report that is too large for Kafka, because names are long, is split later.
 MAX_RETURNED = 200
 
 # A conversation and the side that sends.
@@ -39,7 +39,7 @@ class DecisionBatch:
     Attributes:
         offset: Its offset in service-decisions.
         generation: The generation of the router's checkpoint.
-        number: Its number.
+        number: The number of the record.
         first: The number of its batch's first record.
         ends: The offsets up to which the router had read.
         decisions: The decisions, in order.
@@ -58,8 +58,8 @@ class Failure:
     """The reason of a failed delivery.
 
     Attributes:
-        is_lasting: Whether the message itself cannot be delivered. Otherwise it is delivered again later.
-        reason: Why, in words.
+        is_lasting: Whether the message can never be delivered. Otherwise its delivery is tried again later.
+        reason: The reason, in words.
         number: The number of Service Broker's message, if there is one.
     """
 
@@ -73,7 +73,7 @@ class Refusal:
     """A refusal in force.
 
     Attributes:
-        begun: As in the delivery that failed.
+        begun: The `begun` of the delivery that failed.
         round: The highest round that is refused.
         failure: The failure that began it.
     """
@@ -89,10 +89,10 @@ class Report:
 
     Attributes:
         sender: The conversation and the side that sends.
-        begun: As in the deliveries.
-        round: Their round.
+        begun: The `begun` of the deliveries.
+        round: The round of the deliveries.
         failure: The failure that began the refusal.
-        returned: The deliveries, in order, as they were decided.
+        returned: The deliveries, in the order of the decisions.
     """
 
     sender: Sender
@@ -109,9 +109,9 @@ class Position:
     Attributes:
         marks: The marks.
         offset: The offset of the next record to take.
-        done: The number of decisions of the record after the marks' that have been carried out already.
-        keep_from: The lowest offset in service-messages of what was returned and the router may not know about. No
-            CLEAN_UP may delete it yet. ANY_INCOMING: only of service-incoming; None: there is none.
+        done: The number of decisions of the next record that have been carried out already.
+        keep_from: The lowest offset in service-messages of returned messages about which the router may not know. No
+            CLEAN_UP may delete them yet. ANY_INCOMING: all are in service-incoming; None: there are none.
     """
 
     marks: Marks = field(default_factory=Marks)
@@ -126,15 +126,15 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class _Hold:
-    """Returned messages that the router may not know about yet, whose CLEAN_UP may therefore concern them.
+    """Returned messages about which the router may not know yet, so that its CLEAN_UP may concern them.
 
-    Records that were written after the report belong, at first, to a batch that may have been planned before it. The
-    batch after that one was planned after it, and the router reads all reports there are in each batch.
+    The first records after the report may belong to a batch that was planned before the report. The next batch was
+    planned after the report, and in each batch the router reads all reports that exist.
 
     Attributes:
-        lowest_offset: Their lowest offset.
+        lowest_offset: The lowest offset of the messages.
         end: The end of service-decisions when the report was committed.
-        batch: The first batch of which a record was written after the report; None: there is none yet.
+        batch: The first batch with a record after the report; None: no such record has come yet.
     """
 
     lowest_offset: int
@@ -146,14 +146,14 @@ class Carrying:
     """The decisions of one partition.
 
     Attributes:
-        position: How far they have been carried out, with the open transaction.
+        position: The point up to which they have been carried out, including the open transaction.
         refusals: The refusals in force.
         reports: The reports of the open transaction.
         passed_over: Verdict -> number of records that the open transaction passes over.
     """
 
     def __init__(self, position: Position, refusals: Mapping[Sender, Refusal], end: int) -> None:
-        """Begins with what was stored last.
+        """Begins at the position that was stored last.
 
         Args:
             position: The stored position.
@@ -170,13 +170,13 @@ class Carrying:
         self._open: dict[Sender, Report] = {}
         self._holds = [] if position.keep_from is None else [_Hold(position.keep_from, end)]
         self._stored_holds = self._holds
-        # The lowest offset of what the open transaction returns.
+        # The lowest offset of the messages that the open transaction returns.
         self._returned_from: int | None = None
 
     def take(self, record: DecisionBatch) -> Iterator[Decision]:
         """Yields the decisions to carry out, in order.
 
-        A caller that stops early has carried out what was yielded. It may commit that, and take the record again.
+        A caller that stops early has carried out the yielded decisions. It may commit, and take the record again.
 
         Raises:
             LostDecisionsError: Decisions are missing, so nothing further may be carried out.
@@ -197,7 +197,7 @@ class Carrying:
             position.done = index + 1
             decision = decisions[index]
             if position.keep_from is not None and isinstance(decision, CleanUp):
-                # A later record of the same transaction may release what this CLEAN_UP does not know about.
+                # A later record of the same transaction may end the hold on messages that this CLEAN_UP would delete.
                 decision = replace(decision, messages=min(decision.messages, position.keep_from), incoming=0)
             if not (self.refusals and isinstance(decision, Deliver) and self._is_refused(decision)):
                 yield decision
@@ -220,11 +220,11 @@ class Carrying:
         self._report(sender, delivery, is_returned=not failure.is_lasting)
 
     def changed_refusals(self) -> dict[Sender, Refusal | None]:
-        """Returns the refusals that the open transaction has changed; None: it has ended."""
+        """Returns the refusals that the open transaction has changed; None: the refusal has ended."""
         return {sender: self.refusals.get(sender) for sender in self._before}
 
     def commit(self, end: int) -> None:
-        """Notes that what was carried out is committed.
+        """Notes that the open transaction is committed.
 
         Args:
             end: The present end of service-decisions. It matters only if there were reports.
@@ -235,7 +235,7 @@ class Carrying:
         self._close()
 
     def roll_back(self) -> None:
-        """Goes back to what was committed last."""
+        """Goes back to the last commit."""
         for sender, refusal in self._before.items():
             if refusal is None:
                 self.refusals.pop(sender, None)
@@ -309,5 +309,5 @@ class Carrying:
 
 
 def _order(of: Deliver | Refusal) -> tuple[int, int]:
-    """Returns what orders the rounds of all conversations with an identifier."""
+    """Returns the key by which the rounds of all conversations with the same identifier are ordered."""
     return (-1 if of.begun is None else of.begun), of.round

@@ -1,7 +1,7 @@
 """The decisions of the router, which the transport carries out in order.
 
-A decision names a record of service-messages by its offset, so that bodies never pass through Spark. What the router
-itself sends (errors, timers) has no record.
+A decision names a record of service-messages by its offset, so that bodies never pass through Spark. The router's own
+messages (errors, timers) have no record.
 
 The records of decisions are derived from these classes (wire/decision_fields.py), so the order and the defaults of
 fields are those of docs/contract.md. This module is not compiled, because mypyc forgets what a field may be.
@@ -34,21 +34,21 @@ class Deliver:
 
     Attributes:
         conversation_id: The conversation.
-        is_initiator: The sender's side. A timer counts as sent by the far side, like all that an endpoint gets.
+        is_initiator: Whether the initiator is the sender. A timer counts as sent by the far side.
         queue: The name of the queue.
         service: The receiving service.
         from_service: The sending service.
         group_id: The conversation group of the receiver.
         round: The round of its direction. After a failed delivery the transport refuses the rest of the round.
         kind: The kind of the message; not ACK.
-        offset: The record that has the message; None: the router sends it.
+        offset: The offset of the message's record; None: the router sends the message.
         sequence: The message's number in its direction, from 0; None: a timer, or an error about an unknown
             conversation.
-        error_code: For an error that the router sends.
-        error_text: For an error that the router sends.
+        error_code: The code of an error that the router sends.
+        error_text: The text of an error that the router sends.
         database: The receiver's database; empty in decisions of older routers.
-        begun: The offset of the record that began the conversation, which tells it from an earlier one with its
-            identifier; None: an error about an unknown conversation.
+        begun: The offset of the record that began the conversation, which tells the conversation from earlier ones with
+            its identifier; None: an error about an unknown conversation.
         source: The topic of the record.
         body: The body of a MESSAGE that the router sends: a question to the configuration service.
     """
@@ -94,8 +94,8 @@ class CleanUp:
 
     Attributes:
         messages: The offset of service-messages below which no record is needed.
-        incoming: The same of service-incoming.
-        decided_ms: The instant, by the wall clock, before which no decision is needed; 0: all are needed.
+        incoming: The offset of service-incoming below which no record is needed.
+        decided_ms: The instant, by the wall clock, before which no decision is needed; 0: all decisions are needed.
     """
 
     messages: int
@@ -111,23 +111,23 @@ class Transmit:
         kind: The kind of the message; not TIMER.
         address: The address of the instance.
         conversation_id: The conversation.
-        is_initiator: The sender's side.
+        is_initiator: Whether the initiator is the sender.
         from_service: The sending service.
-        from_database: Its database.
+        from_database: The database of the sending service.
         to_service: The receiving service.
-        hops_remaining: The number of further instances that may send it on.
+        hops_remaining: The number of further instances that may send the message on.
         first_unacknowledged: The number of the sender's first message that has not been acknowledged.
-        receive_sequence: The messages with lower numbers have been received from the far side.
+        receive_sequence: The number below which all messages of the far side have been received.
         sequence: The message's number in its direction; None: an acknowledgement, or an Error that ends the far
             endpoint at once.
-        offset: The record of service-messages that has the message; None: the router sends it.
-        from_broker_instance: The database's broker instance; None: it has none.
+        offset: The offset of the message's record in service-messages; None: the router sends the message.
+        from_broker_instance: The database's broker instance; None: the database has none.
         to_broker_instance: The broker instance that the message names.
-        lifetime_ms: The rest of the conversation's lifetime; None: it has none.
-        error_code: For an error that the router sends.
-        error_text: For an error that the router sends.
-        body: As in a delivery.
-        ends_ms: The end of the lifetime, by the brokers' clock; None: it has none.
+        lifetime_ms: The rest of the conversation's lifetime; None: the conversation has no lifetime.
+        error_code: The code of an error that the router sends.
+        error_text: The text of an error that the router sends.
+        body: The body of a MESSAGE that the router sends: a question to the configuration service.
+        ends_ms: The end of the lifetime, by the brokers' clock; None: the conversation has no lifetime.
     """
 
     kind: Kind
@@ -156,9 +156,9 @@ class Forward:
     """Send a record of service-incoming on to another instance.
 
     Attributes:
-        offset: The record.
+        offset: The offset of the record.
         address: The address of the instance.
-        hops_remaining: The number of further instances that may send it on.
+        hops_remaining: The number of further instances that may send the record on.
     """
 
     offset: int
@@ -168,11 +168,11 @@ class Forward:
 
 @dataclass(slots=True)
 class Drop:
-    """Do nothing with a record of service-incoming; its sender sends it again. It is counted and traced.
+    """Do nothing with a record of service-incoming but count and trace it; its sender sends it again.
 
     Attributes:
-        offset: The record.
-        conversation_id: The conversation that it names.
+        offset: The offset of the record.
+        conversation_id: The conversation that the record names.
         number: The number of Service Broker's message for the reason; None: there is no room, or no principal.
     """
 
@@ -203,7 +203,7 @@ class Answered:
     Attributes:
         database: As in NeedRoute.
         service: As in NeedRoute.
-        is_error: Whether it ended with an error, or without an answer in time.
+        is_error: Whether the conversation ended with an error, or without an answer in time.
     """
 
     database: str
@@ -218,7 +218,7 @@ class AskRole:
     Attributes:
         broker_instance: The database's broker instance.
         address: The address of one instance.
-        mirror_address: The address of the other.
+        mirror_address: The address of the other instance.
     """
 
     broker_instance: str

@@ -1,11 +1,11 @@
-"""Delivers the messages of a conversation in order, and holds what cannot go, with the reason.
+"""Delivers the messages of a conversation in order. Holds messages that cannot go, with the reason.
 
-One thing may lead to others, which come before what would have been next: a message is not delivered, so its sender
-gets an Error, so what waits for the sender is dropped, and so on. What is still to do is therefore a list, whose last
-entry is done first; no method waits for what it leads to. For example:
+A step may lead to other steps, which come before the remaining ones. For example, a message is not delivered, so its
+sender gets an Error, so the messages that wait for the sender are dropped. The remaining steps are therefore a list,
+and the last step of the list is done first. No method waits for the steps that it adds:
 
-    fail_both(TARGET, ...)   first does fail(INITIATOR), the sender, with all that follows, and then fail(TARGET)
-    _do_next(drop, tell)     does drop, then all that drop has added, then tell
+    fail_both(TARGET, ...)   does fail(INITIATOR), the sender, with all steps that follow, and then fail(TARGET)
+    _do_next(drop, tell)     does drop, then all steps that drop has added, then tell
 """
 
 from collections.abc import Callable
@@ -45,29 +45,29 @@ class Delivering(Transmitting):
         self._to_do: list[Callable[[], None]] = []
 
     def send(self, to: int, item: Item) -> None:
-        """Numbers a message; delivers it, or holds it, or refuses it."""
+        """Numbers a message, and delivers, holds or refuses it."""
         self._send(to, item)
         self._do_what_follows()
 
     def deliver(self, to: int, *, is_limited: bool = False) -> None:
-        """Delivers the messages of a direction up to the first that cannot go, and notes why that one cannot."""
+        """Delivers the messages of a direction up to the first that cannot go, and notes why it cannot go."""
         self._deliver(to, is_limited)
         self._do_what_follows()
 
     def drop(self, to: int, reason: str | None) -> None:
-        """Removes all waiting messages of a direction, and those that the transport will still return.
+        """Removes all waiting messages of a direction, and the messages that the transport has yet to return.
 
-        With a reason, they become dead letters. An endpoint in ER keeps them: its program has yet to receive its Error,
-        and everything else is dropped anyway. What has been sent to another instance stays, as a later message could
-        not be received without it.
+        With a reason, they become dead letters. Messages to an endpoint in ER stay: its program has yet to receive an
+        Error, and all other messages are dropped anyway. Messages that were sent to another instance stay too, because
+        later messages could not be received without them.
         """
         self._drop(to, reason)
         self._do_what_follows()
 
     def drop_unsent(self, to: int) -> None:
-        """Removes what a program has sent and no longer wants delivered.
+        """Removes the messages that a program has sent and no longer wants delivered.
 
-        An Error of the broker still goes, unless CLEANUP has dropped it, as it does in a conversation with a far side.
+        An Error of the broker still goes. In a conversation with a far side, CLEANUP may have dropped it before.
         """
         conversation = self.conversation
         waiting = conversation.directions[to].waiting
@@ -81,17 +81,17 @@ class Delivering(Transmitting):
             self.send(to, errors[0])
 
     def fail(self, side: int, code: int, text: str) -> None:
-        """Ends an endpoint by an error of the broker, which its program receives. What waited is a dead letter."""
+        """Ends an endpoint by an error of the broker, which its program receives. Messages to it are dead letters."""
         self._fail(side, code, text)
         self._do_what_follows()
 
     def fail_both(self, to: int, code: int, reason: str) -> None:
-        """Ends both endpoints by an error, first the one that sends to this side."""
+        """Ends both endpoints by an error, first the endpoint that sends to this side."""
         for side in (TARGET - to, to):
             self.fail(side, code, reason)
 
     def put(self, to: int, item: Item, receiver: Endpoint, service: Service) -> None:
-        """Decides that a message is put into the queue of an endpoint's service."""
+        """Adds the decision that puts a message into the queue of an endpoint's service."""
         conversation = self.conversation
         self.context.decisions.append(
             Deliver(
@@ -115,7 +115,7 @@ class Delivering(Transmitting):
         )
 
     def _do_next(self, *steps: Callable[[], None]) -> None:
-        """Adds what is to be done next, in this order."""
+        """Adds steps that are done next, in this order."""
         self._to_do += reversed(steps)
 
     def _do_what_follows(self) -> None:
@@ -129,14 +129,14 @@ class Delivering(Transmitting):
             return
         far = self.conversation.far_at(to)
         if far is not None and far.is_gone:
-            # It would not answer. The Error that tells the sender of it is still to be delivered.
+            # The far endpoint would not answer. The Error that tells the sender so is still to be delivered.
             self._not_taken(to, item, REMOTE_ENDPOINT_GONE, FAR_ENDPOINT_GONE)
             return
         item.sequence = direction.next_sequence
         direction.waiting.append(item)
         direction.next_sequence += 1
         context.waiting_count += 1
-        # What has been sent to another instance cannot be refused any more.
+        # A message that was sent to another instance cannot be refused any more.
         if far is not None and self._refuse_if_too_many(to, item, direction):
             return
         if direction.held is None:
@@ -145,7 +145,7 @@ class Delivering(Transmitting):
             self._refuse_if_too_many(to, item, direction)
 
     def _refuse_if_too_many(self, to: int, item: Item, direction: Direction) -> bool:
-        """Refuses the last message of a direction if it is one too many. Its sender has failed then."""
+        """Refuses the last message of a direction if it exceeds a limit, which is an error for its sender."""
         settings = self.context.settings
         if item.kind != Kind.MESSAGE:
             return False
@@ -165,7 +165,7 @@ class Delivering(Transmitting):
         return True
 
     def _tell_receiver(self, to: int, problem: str) -> None:
-        """Tells the receiver of a message that was refused, if there is one, that its sender has failed."""
+        """Tells the receiver of a refused message, if there is a receiver, that the sender has failed."""
         conversation, direction = self.conversation, self.conversation.directions[to]
         if direction.waiting or conversation.endpoints[to] is not None or conversation.far_at(to) is not None:
             self._send(to, Item(-1, Kind.ERROR, -1, 0, problem))
@@ -181,7 +181,7 @@ class Delivering(Transmitting):
             self.conversation.far = None
             self._deliver_here(to, is_limited)
         else:
-            # The far database is said to be here now. The far endpoint has stayed where it was.
+            # The route now leads to a database in this instance, but the far endpoint has stayed where it was.
             self.tell_nothing_more(far, FAR_ENDPOINT_GONE)
             self._do_next(partial(self._fail, TARGET - to, REMOTE_ENDPOINT_GONE, FAR_ENDPOINT_GONE))
 
@@ -215,13 +215,13 @@ class Delivering(Transmitting):
         self.nothing_is_held(direction)
 
     def _destination(self, to: int, item: Item) -> Service | None:
-        """Returns the service to which a direction's messages go now; None, and holds them, if they cannot go.
+        """Returns the service to which a direction's messages go now; None if no service here takes them.
 
-        The conversation has a far endpoint then if they go to another instance.
+        Messages that cannot go are held. If they go to another instance, the conversation gets a far endpoint.
         """
         conversation, direction = self.conversation, self.conversation.directions[to]
         receiver, sender = conversation.endpoints[to], conversation.endpoints[TARGET - to]
-        # What the router or the far side sends goes straight to the endpoint, and so does an answer to the router.
+        # Messages of the router and of the far side go straight to the endpoint, and so do answers to the router.
         if (item.offset < 0 and item.body is None) or sender is None or conversation.services[to] == ROUTERS_SERVICE:
             return self.own_service(to)
         decision = self.route(to, sender.database)
@@ -238,7 +238,7 @@ class Delivering(Transmitting):
         return None
 
     def _put_first(self, to: int, item: Item, service: Service) -> None:
-        """Puts a message into a queue. The first one creates the target."""
+        """Puts a message into a queue. The first message creates the target."""
         conversation = self.conversation
         receiver = conversation.endpoints[to]
         if receiver is None:
@@ -270,7 +270,7 @@ class Delivering(Transmitting):
         self._not_taken(to, item, number, reason)
 
     def _not_taken(self, to: int, item: Item, number: int | None, reason: str | None) -> None:
-        """Does what follows for the sender if a message is not delivered. With a reason, it becomes a dead letter."""
+        """Changes the sender's state after a message is not delivered. With a reason, it becomes a dead letter."""
         conversation = self.conversation
         if item.kind != Kind.MESSAGE:
             if conversation.has_ended(TARGET - to):
@@ -278,7 +278,7 @@ class Delivering(Transmitting):
         elif reason is not None:
             self.context.refuse(item.offset, number, reason, conversation.source_to(to))
             if conversation.state(to) is State.CD and conversation.state(TARGET - to) is State.CO:
-                # The receiver has ended WITH CLEANUP, which tells nobody; the sender must not wait in silence.
+                # The receiver has ended WITH CLEANUP, which sends no message. So the sender gets an Error.
                 self._do_next(partial(self._fail, TARGET - to, REMOTE_ENDPOINT_GONE, FAR_ENDPOINT_GONE))
 
     def _drop(self, to: int, reason: str | None) -> None:
@@ -305,7 +305,7 @@ class Delivering(Transmitting):
         self._do_next(partial(self._drop, side, text), partial(self._tell, side, code, text))
 
     def _tell(self, side: int, code: int, text: str) -> None:
-        """Tells an endpoint of an error of the broker, unless it knows that the conversation has ended."""
+        """Sends an endpoint an error of the broker, unless it knows that the conversation has ended."""
         conversation = self.conversation
         far = conversation.far_at(side)
         if far is not None:

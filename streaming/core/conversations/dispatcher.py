@@ -1,11 +1,10 @@
-"""Takes the messages of a conversation that come from another instance (the dispatcher of Service Broker).
+"""Takes the messages that come from other instances (the dispatcher of Service Broker).
 
-A message in sequence is accepted if it can be delivered now, and acknowledged. A repeat is dropped and acknowledged
-again. One that is ahead, or cannot be delivered yet, waits for up to 10 s; then it is dropped, and its sender sends it
-again.
+A message in sequence is accepted and acknowledged if it can be delivered now. A repeat is dropped and acknowledged
+again. A message that is ahead of the sequence, or cannot be delivered yet, waits for up to 10 s. Then it is dropped,
+and its sender sends it again.
 """
 
-from streaming.core.conversations.answers import answer_stranger
 from streaming.core.conversations.context import Context, Envelope, end_of_lifetime
 from streaming.core.conversations.conversation import INITIATOR, RESET, TARGET, Ahead, Conversation, FarEndpoint, Item
 from streaming.core.conversations.decisions import (
@@ -16,6 +15,7 @@ from streaming.core.conversations.decisions import (
     SECOND_TARGET,
     Drop,
     Forward,
+    Transmit,
 )
 from streaming.core.conversations.delivery import FAR_ENDPOINT_GONE, RECEIVER_CLOSED
 from streaming.core.conversations.endpoint_states import State, Trigger
@@ -42,7 +42,7 @@ def take_incoming(
         context: The context.
         conversation: The conversation that the envelope names; None if there is none.
         envelope: The envelope.
-        offset: Its record in service-incoming.
+        offset: The offset of its record in service-incoming.
         timestamp_ms: The record's timestamp.
 
     Returns:
@@ -58,12 +58,12 @@ def take_incoming(
     if conversation.services != _services(envelope):
         context.refuse(offset, None, "its services are not those of the conversation", Source.INCOMING)
         return conversation
-    # A database that was dropped does not come back. Its endpoints are closed, and take acknowledgements.
+    # A dropped database does not come back. Its endpoints are closed, and still take acknowledgements.
     definitions, far = context.definitions, conversation.far
     if endpoint.database in definitions.databases and not definitions.is_here(endpoint.database):
         _drop(context, envelope, offset, NO_BROKER_INSTANCE)
     elif own == INITIATOR and not _is_from_target(conversation, envelope):
-        answer_stranger(context, envelope, endpoint.database, SECOND_TARGET, "the conversation has another target")
+        _answer_stranger(context, envelope, endpoint.database, SECOND_TARGET, "the conversation has another target")
         _drop(context, envelope, offset, SECOND_TARGET)
     elif far is None:
         _drop(context, envelope, offset, REPEATED)  # it was sent before the far service came into this instance
@@ -81,7 +81,7 @@ def _services(envelope: Envelope) -> tuple[str, str]:
 
 
 def _is_from_target(conversation: Conversation, envelope: Envelope) -> bool:
-    """Returns whether a message to the initiator comes from its target, or from a first one."""
+    """Returns whether a message to the initiator comes from its target, or no target is known yet."""
     far, sender = conversation.far, envelope.from_broker_instance
     if far is None:
         return conversation.to_broker_instance == sender
@@ -97,7 +97,7 @@ def _drop(context: Context, envelope: Envelope, offset: int, number: int | None)
 def _take_other(
     context: Context, step: "Receiving | None", envelope: Envelope, offset: int, timestamp_ms: int
 ) -> Conversation | None:
-    """Takes a message that no endpoint here is known for: it begins a conversation, or goes on, or is dropped."""
+    """Takes a message without an endpoint here. It begins a conversation, is sent on, or is dropped."""
     conversation = None if step is None else step.conversation
     decision = context.decide(
         routing.RoutedMessage(
@@ -111,7 +111,7 @@ def _take_other(
     service = decision.service
     if decision.outcome is Outcome.LOCAL and service is not None and conversation is None:
         return _take_first(context, service, envelope, offset, timestamp_ms)
-    # What leads to an endpoint here is the initiator's own message, by way of another instance.
+    # A message to an endpoint here is the initiator's own message, which has come back from another instance.
     is_loop = decision.outcome in {Outcome.LOCAL, Outcome.REMOTE}
     _drop(context, envelope, offset, LOOP if is_loop else decision.number)
     if step is not None:
@@ -119,10 +119,46 @@ def _take_other(
     return conversation
 
 
+def _answer_stranger(context: Context, envelope: Envelope, database: str, code: int, text: str) -> None:
+    """Answers a message that belongs to no endpoint here.
+
+    The answer is an Error that ends the sender's endpoint. An Error that ends an endpoint is only acknowledged, and the
+    acknowledgement of such an Error needs no answer. The answer is not kept: it is given again if the message comes
+    again, for example because the answer went to an address that does not have the principal any more.
+    """
+    if (envelope.receive_sequence_number or 0) > RESET:
+        return
+    sender, instance = envelope.from_service, envelope.from_broker_instance
+    is_initiator = not envelope.is_initiator
+    decision = context.decide(routing.RoutedMessage(envelope.conversation_id, sender, instance, is_initiator, database))
+    if decision.outcome is not Outcome.REMOTE:
+        return
+    context.doubt_principal(decision)
+    is_reset = envelope.type == "ERROR" and envelope.message_sequence_number is None
+    context.decisions.append(
+        Transmit(
+            kind=Kind.ACK if is_reset else Kind.ERROR,
+            address=decision.address or "",
+            conversation_id=envelope.conversation_id,
+            is_initiator=is_initiator,
+            from_service=envelope.to_service,
+            from_database=database,
+            from_broker_instance=context.definitions.databases[database].broker_instance,
+            to_service=sender,
+            to_broker_instance=instance,
+            first_unacknowledged=0,
+            receive_sequence=RESET + 1 if is_reset else 0,
+            hops_remaining=context.settings.max_hops,
+            error_code=None if is_reset else -code,
+            error_text=None if is_reset else text,
+        )
+    )
+
+
 def _take_first(
     context: Context, service: Service, envelope: Envelope, offset: int, timestamp_ms: int
 ) -> Conversation | None:
-    """Takes a message to a service here whose conversation is not known."""
+    """Takes a message of an unknown conversation to a service here."""
     # As long as the first message is not acknowledged, a later one may come before it.
     if envelope.is_initiator and not envelope.first_unacknowledged and envelope.message_sequence_number is not None:
         if envelope.type == "MESSAGE" and envelope.message_sequence_number == 0:
@@ -130,7 +166,7 @@ def _take_first(
         _drop(context, envelope, offset, OUT_OF_ORDER)
         return None
     if envelope.type != "ACK":
-        answer_stranger(context, envelope, service.database, REMOTE_ENDPOINT_GONE, FAR_ENDPOINT_GONE)
+        _answer_stranger(context, envelope, service.database, REMOTE_ENDPOINT_GONE, FAR_ENDPOINT_GONE)
     _drop(context, envelope, offset, REMOTE_ENDPOINT_GONE)
     return None
 
@@ -164,7 +200,7 @@ class Receiving(Step):
     """A conversation in a batch: what comes from its far endpoint."""
 
     def take_own_back(self, envelope: Envelope) -> None:
-        """Takes a message that was dropped. If the conversation's endpoint here has sent it, its route leads back."""
+        """Takes a dropped message. If the conversation's endpoint here has sent it, its route leads back here."""
         sequence = envelope.message_sequence_number
         far = self.conversation.far_at(TARGET if envelope.is_initiator else INITIATOR)
         if far is None or self.conversation.services != _services(envelope):
@@ -176,19 +212,19 @@ class Receiving(Step):
             self.deliver(far.side)
 
     def take(self, far: FarEndpoint, envelope: Envelope, offset: int) -> None:
-        """Takes a message of the far endpoint: the acknowledgement in it, then what it says."""
+        """Takes a message of the far endpoint: first the acknowledgement in it, then the message itself."""
         context, conversation = self.context, self.conversation
         kind, sequence = KINDS[envelope.type], envelope.message_sequence_number
         self._take_what_it_knows(far, envelope)
         if kind == Kind.ACK:
             return
-        # What the far side still repeats must be recognised.
+        # Later repeats of the message must be recognised.
         conversation.over_ms = max(conversation.over_ms, context.now_ms)
         far.owes_acknowledgement = True
         number = RESET if sequence is None else sequence
         far.repeats_below = max(far.repeats_below, number + 1)
         if sequence is None:
-            # What still waits for it is for nobody.
+            # The far endpoint has ended, so it takes none of the messages that wait for it.
             self.tell_nothing_more(far, FAR_ENDPOINT_GONE)
         if number < far.received_below:
             self._take_repeat(far, envelope, offset)
@@ -236,12 +272,12 @@ class Receiving(Step):
             self.context.decisions.append(Drop(message.offset, self.conversation.conversation_id, OUT_OF_ORDER))
 
     def _take_what_it_knows(self, far: FarEndpoint, envelope: Envelope) -> None:
-        """Takes the acknowledgement in a message, and what it tells of the far endpoint."""
+        """Takes the acknowledgement in a message, and the properties of the far endpoint."""
         conversation, now_ms = self.conversation, self.context.now_ms
         received = envelope.receive_sequence_number or 0
         if 0 < far.repeats_below <= (envelope.first_unacknowledged or 0):
             far.repeats_below = 0
-            # What it has repeated before may still be on its way.
+            # Earlier repeats may still be on their way.
             conversation.over_ms = max(conversation.over_ms, now_ms)
         if far.silent_ms is not None:
             far.silent_ms = now_ms
@@ -257,14 +293,14 @@ class Receiving(Step):
             self.deliver(far.side)
 
     def _take_repeat(self, far: FarEndpoint, envelope: Envelope, offset: int) -> None:
-        """Drops what was acknowledged. The acknowledgement may have gone to an address without the principal."""
+        """Drops a repeat. Its acknowledgement may have gone to an address that does not have the principal any more."""
         _drop(self.context, envelope, offset, REPEATED)
         endpoint = self.conversation.endpoints[TARGET - far.side]
         if self.context.mirrors and endpoint is not None:
             self.context.doubt_principal(self.route(far.side, endpoint.database))
 
     def _end_with_gap(self, far: FarEndpoint) -> None:
-        """Ends both endpoints: messages that have not come here were acknowledged elsewhere, and are not sent again.
+        """Ends both endpoints, because messages that have not come here were acknowledged and are not sent again.
 
         A mirror was the principal in between, or an older copy of the state was restored.
         """
@@ -273,13 +309,13 @@ class Receiving(Step):
         self.fail(TARGET - far.side, REMOTE_ENDPOINT_GONE, RECEIVED_ELSEWHERE)
 
     def _is_closed_to(self, far: FarEndpoint, kind: Kind) -> bool:
-        """Returns whether the own endpoint takes no such message any more."""
+        """Returns whether the own endpoint takes no more messages of a kind."""
         own = TARGET - far.side
         has_far_ended = self.conversation.state(own) is State.DI
         return self.conversation.is_closed(own) or (has_far_ended and kind != Kind.ERROR)
 
     def _has_room(self, far: FarEndpoint, sequence: int) -> bool:
-        """Returns whether a message may wait. Those of other instances get the room up to half of the limit."""
+        """Returns whether a message may wait. Messages of other instances get only half of the room for messages."""
         context, settings = self.context, self.context.settings
         if sequence == far.received_below and not self.conversation.directions[TARGET - far.side].waiting:
             return True
@@ -303,7 +339,7 @@ class Receiving(Step):
         self.send(own, Item(-1, Kind.ERROR, offset))
 
     def _refuse(self, far: FarEndpoint, sequence: int, kind: Kind, offset: int) -> None:
-        """Refuses a message to an endpoint that takes no more. It is acknowledged, so it does not come again."""
+        """Refuses a message to an endpoint that takes no more, and acknowledges it, so that it does not come again."""
         own = TARGET - far.side
         far.received_below = sequence + 1
         if kind == Kind.MESSAGE:
@@ -311,6 +347,6 @@ class Receiving(Step):
         if kind == Kind.ERROR:
             self.conversation.apply(own, Trigger.FAR_FAILED)
         elif kind == Kind.MESSAGE and self.conversation.state(own) is State.CD and not self.is_end_told(far):
-            # This side has ended WITH CLEANUP, which tells nobody; the far side must not wait in silence.
+            # This side has ended WITH CLEANUP, which sends no message. So the far side gets an Error.
             self.reset(far, -REMOTE_ENDPOINT_GONE, FAR_ENDPOINT_GONE)
             self.deliver(far.side)

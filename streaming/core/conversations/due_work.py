@@ -1,4 +1,4 @@
-"""Does what is due although no program says anything: timers, lifetimes, changed definitions, failed deliveries."""
+"""Does the due work of conversations: timers, lifetimes, changed definitions, and reports of the transport."""
 
 from collections import deque
 
@@ -28,12 +28,12 @@ from streaming.core.maintenance.schedule import next_turn_ms
 from streaming.core.times import FOREVER_MS, NEVER_MS
 
 MAX_AWAY = 1_000
-# An instance of which the transport has reported nothing for so long is gone. It reports each attempt that fails.
+# An instance is gone if the transport has reported nothing about it for this time. It reports each failed attempt.
 _GONE_AFTER_MS = 7 * 24 * 3_600_000
-# The original matches delayed conversations again on every 2nd notification, one each 5 s. A closed conversation that
-# may not be forgotten yet waits as long.
+# Service Broker matches delayed conversations again on every second notification, and a notification comes every 5 s. A
+# closed conversation that may not be forgotten yet waits as long.
 _LOOK_AGAIN_MS = 10_000
-# A router that reads records later than this has been down. Repeats come sooner after the end of their conversation.
+# A router that reads records later than this has been down. Repeats come earlier after the end of their conversation.
 _LATE_MS = 60_000
 _NOT_HEARD_OF = "the far side was not heard of for a week"
 
@@ -54,11 +54,11 @@ def take_back(  # noqa: PLR0913, PLR0917  (the fields of a report)
     Args:
         context: The context.
         conversation: The conversation.
-        is_initiator: The senders' side.
+        is_initiator: Whether the initiator is the sender.
         round_: The round that was refused.
         refused: The deliveries, in order.
         number: The number of Service Broker's message for the reason.
-        reason: Why the first of them failed.
+        reason: The reason for which the first delivery failed.
         is_lasting: Whether the message that failed can never be delivered. The transport has made it a dead letter.
     """
     looking = _Looking(context, conversation)
@@ -70,7 +70,7 @@ def take_back(  # noqa: PLR0913, PLR0917  (the fields of a report)
             looking.fail_both(to, number or 0, reason)
         elif each.kind == Kind.TIMER:
             looking.set_timer_again(to)
-    # A failure of what has no number concerns nothing else, so it does not change the round.
+    # A failed delivery without a number concerns no other delivery, so it does not change the round.
     if numbered or not refused:
         direction.round = max(direction.round, round_ + 1)
         looking.take_back_messages(direction, numbered)
@@ -83,14 +83,14 @@ def take_back(  # noqa: PLR0913, PLR0917  (the fields of a report)
 
 
 def note_reachable(away: dict[str, int], address: str, now_ms: int, *, is_connected: bool) -> None:
-    """Notes whether another instance can be reached. Of very many that cannot, only the first are known.
+    """Notes whether another instance can be reached. At most MAX_AWAY instances are noted as not reachable.
 
     Args:
-        away: Address -> the instant until which the instance counts as not reachable; it is changed. That is the
-            instant at which it was reached again. While it is away, it lies in the future, and moves with each report.
+        away: Address -> the instant until which the instance counts as not reachable; it is changed. While the instance
+            is away, the instant is in the future, and each report moves it. Then it is the instant of the return.
         address: The address.
-        now_ms: The shard's clock.
-        is_connected: Whether it can be reached.
+        now_ms: The time by the shard's clock.
+        is_connected: Whether the instance can be reached.
     """
     if not is_connected and (address in away or len(away) < MAX_AWAY):
         away[address] = now_ms + _GONE_AFTER_MS
@@ -105,7 +105,7 @@ def forget_reachable(away: dict[str, int], now_ms: int, settings: ConversationSe
 
 
 def send_again(context: Context, conversation: Conversation) -> None:
-    """Sends what is not acknowledged at once, because its destination can be reached again."""
+    """Sends messages without acknowledgement again at once, because their destination can be reached again."""
     far = conversation.far
     if far is not None and far.resend_ms is not None:
         far.send_again(context.now_ms, context.settings.resend_ms // 2)
@@ -117,14 +117,14 @@ def end_unsendable(
 ) -> None:
     """Ends both endpoints with an Error, because a message to another instance can never be sent.
 
-    It and what follows it become dead letters.
+    The message and all later messages become dead letters.
 
     Args:
         context: The context.
         conversation: The conversation.
         is_initiator: Whether the initiator has sent the message.
-        sequence: Its number. If the far side has received it meanwhile, nothing is done.
-        reason: Why it cannot be sent.
+        sequence: The number of the message. Nothing is done if the far side has received it in the meantime.
+        reason: The reason for which the message cannot be sent.
     """
     far = conversation.far_at(TARGET if is_initiator else INITIATOR)
     if far is None or not any(item.sequence == sequence for item in conversation.directions[far.side].waiting):
@@ -137,7 +137,7 @@ def end_unsendable(
 
 
 def retry(context: Context, conversation: Conversation) -> None:
-    """Decides about what is held now, also about deliveries that have failed and rest. The views show the result."""
+    """Decides about all held messages now, also about failed deliveries that wait. The views show the result."""
     looking = _Looking(context, conversation)
     for side in (INITIATOR, TARGET):
         direction, far = conversation.directions[side], conversation.far_at(side)
@@ -152,7 +152,7 @@ def retry(context: Context, conversation: Conversation) -> None:
 
 
 def look(context: Context, conversation: Conversation) -> bool:
-    """Does what is due because time has passed or definitions have changed. Returns whether it is still kept."""
+    """Does the work that passed time or changed definitions make due. Returns whether the conversation is kept."""
     looking = _Looking(context, conversation)
     for side in (INITIATOR, TARGET):
         looking.end_if_dropped(side)
@@ -167,15 +167,15 @@ def look(context: Context, conversation: Conversation) -> bool:
     looking.settle()
     far = conversation.far
     if far is not None and far.repeats_below > 0 and conversation.over_ms < context.now_ms:
-        # A message of the far side that comes again later would begin the conversation anew. So time in which its
-        # instance cannot be reached does not count for the week after which it is not expected to repeat any more.
+        # A message of the far side that comes again later would begin a new conversation. So the week in which it may
+        # repeat messages does not count time in which its instance cannot be reached.
         away_ms = context.away.get(far.address, 0)
         conversation.over_ms = max(conversation.over_ms, min(away_ms, context.now_ms))
     return not _is_forgotten(context, conversation)
 
 
 def _is_forgotten(context: Context, conversation: Conversation) -> bool:
-    """Returns whether a conversation is forgotten, which waits after a downtime until what has come is read."""
+    """Returns whether a conversation is forgotten. After a downtime, the router first reads the records that came."""
     until_ms = _remembered_until_ms(conversation, context.settings)
     if context.now_ms < until_ms or context.read_ms == NEVER_MS:
         return False
@@ -189,19 +189,19 @@ def _is_forgotten(context: Context, conversation: Conversation) -> bool:
 def _remembered_until_ms(conversation: Conversation, settings: ConversationSettings) -> int:
     """Returns the instant at which a closed conversation is forgotten.
 
-    A far side that does not know that its messages have arrived repeats them, which must not begin a conversation.
+    A far side that does not know that its messages have arrived repeats them. Repeats must not begin a conversation.
     """
     may_repeat = conversation.far is not None and conversation.far.repeats_below > 0
     return conversation.over_ms + (_GONE_AFTER_MS if may_repeat else settings.tombstone_ms)
 
 
 class _Looking(Receiving):
-    """A conversation in a batch: what is due, and what the transport reports."""
+    """A conversation in a batch: due work, and reports of the transport."""
 
     def pause(self, direction: Direction, refused: list[tuple[int, Deliver]], number: int | None, reason: str) -> None:
         """Notes that deliveries have failed, and are tried again later.
 
-        They have been held since then; those of an attempt that was not the first, since before it.
+        Messages of a first attempt are held since now; messages of a later attempt, since before the first attempt.
         """
         retry_ms = next_turn_ms(self.context.now_ms, self.context.settings.delivery_retry_ms)
         held = self.hold(direction, Why.FAILED, reason, number, retry_ms)
@@ -222,17 +222,17 @@ class _Looking(Receiving):
                 reason = "the conversation ended before it could be delivered"
                 self.context.refuse(offset, ENDPOINT_CLOSED, reason, each.source)
         self.context.waiting_count += len(items) - len(direction.waiting)
-        direction.waiting = deque(sorted(items.values(), key=_sequence))
+        direction.waiting = deque([items[sequence] for sequence in sorted(items)])
 
     def set_timer_again(self, side: int) -> None:
-        """Sets a DialogTimer that was returned, unless the program has set another one or gets nothing more."""
+        """Sets a returned DialogTimer again, unless the program has set another timer or the endpoint is closed."""
         context, conversation, endpoint = self.context, self.conversation, self.conversation.endpoints[side]
         if endpoint is not None and not conversation.is_closed(side) and endpoint.timer_ms == FOREVER_MS:
             endpoint.timer_ms = next_turn_ms(context.broker_ms, context.settings.delivery_retry_ms)
             conversation.is_view_stale = True
 
     def end_if_silent(self) -> None:
-        """Ends what a closed endpoint still tells a far side that was not heard of for a week."""
+        """Drops the messages of a closed endpoint to a far side that has sent nothing for a week."""
         gone_ms = _gone_ms(self.conversation)
         if self.conversation.far is not None and gone_ms is not None and self.context.now_ms >= gone_ms:
             self.tell_nothing_more(self.conversation.far, _NOT_HEARD_OF)
@@ -259,19 +259,15 @@ class _Looking(Receiving):
         self.drop(side, reason)
 
     def _end_if_renamed(self, side: int, endpoint: Endpoint) -> None:
-        """Ends both endpoints if the database of one has another broker instance than when it began there."""
+        """Ends both endpoints if the broker instance of the endpoint's database was changed."""
         known = endpoint.broker_instance
         if known and known != broker_instance_of(self.context.definitions, endpoint.database):
             reason = f"the broker instance of database {endpoint.database!r} was changed"
             self.fail_both(side, REMOTE_ENDPOINT_GONE, reason)
 
 
-def _sequence(item: Item) -> int:
-    return item.sequence
-
-
 def _gone_ms(conversation: Conversation) -> int | None:
-    """Returns the instant at which a far side that is only told of an end counts as gone; None: there is none."""
+    """Returns the instant at which the silent far side of a closed endpoint counts as gone; None: no such instant."""
     far = conversation.far
     if far is None or far.silent_ms is None or not conversation.is_only_telling():
         return None
@@ -279,18 +275,18 @@ def _gone_ms(conversation: Conversation) -> int | None:
 
 
 def again_ms(conversation: Conversation, now_ms: int) -> int:
-    """Returns the instant at which a conversation with held messages is looked at again, whatever has changed or not.
+    """Returns the instant of the next look at a conversation with held messages; FOREVER_MS: no message is held.
 
-    All of a shard are looked at on the same notification, as in the original. FOREVER_MS: none is held.
+    A shard looks at all such conversations on the same notification, as Service Broker does.
     """
     is_held = any(each.waiting and each.held is not None for each in conversation.directions)
     return next_turn_ms(now_ms, _LOOK_AGAIN_MS) if is_held else FOREVER_MS
 
 
 def wake_ms(conversation: Conversation, settings: ConversationSettings) -> int:
-    """Returns the instant at which `look` has something to do, unless definitions change before; 0: at once.
+    """Returns the instant of the shard's clock at which `look` has work, unless definitions change before; 0: at once.
 
-    It is of the shard's clock. Lifetimes and timers are of another one: `Conversation.due_ms`.
+    Lifetimes and timers are instants of the brokers' clock: `Conversation.due_ms`.
     """
     instants = [
         0 if each.held.why is Why.LET_GO else each.held.retry_ms

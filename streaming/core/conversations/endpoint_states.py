@@ -10,9 +10,9 @@ first message whole.
     ER   error                 an error has ended the conversation
     CD   closed                nothing can be sent or received any more
 
-TRANSITIONS lists what changes the state. A statement of the program that is not in the table is refused (8429). A
-trigger from the far side that is missing cannot happen. For example, an EndDialog for an endpoint in DO is dropped,
-because both sides have ended.
+TRANSITIONS lists the triggers that change the state. A statement of the program without a row in the table is refused
+(8429). A trigger from the far side without a row cannot happen. For example, an EndDialog for an endpoint in DO is
+dropped, because both sides have ended.
 """
 
 from enum import IntEnum
@@ -81,14 +81,15 @@ TRANSITIONS: dict[tuple[State, Trigger], State] = {
     (State.CD, Trigger.END_DELIVERED): State.CD,
 }
 
-# By number, for speed: each message looks one up.
+# By number, for speed: each message looks up a transition.
 _BY_STATE = [[TRANSITIONS.get((state, trigger)) for trigger in Trigger] for state in State]
 
-# Endpoints in these states take no more messages, and in these ones none of the far program.
+# Endpoints in these states take no more messages.
 ENDED = frozenset((State.DO, State.CD))
+# Endpoints in these states take no more messages from the far program.
 CLOSED = ENDED | {State.ER}
 
 
 def after(state: State, trigger: Trigger) -> State | None:
-    """Returns the next state; None if the table has none."""
+    """Returns the state after a trigger; None if the table has no such row."""
     return _BY_STATE[state][trigger]

@@ -1,4 +1,4 @@
-"""Notes that messages of a conversation are held, and why; finds out where they go."""
+"""Notes that messages of a conversation are held, with the reason, and decides where they go."""
 
 from streaming.core.conversations.context import Context
 from streaming.core.conversations.conversation import INITIATOR, TARGET, Conversation, Direction, Endpoint, Held, Why
@@ -20,7 +20,7 @@ ASKED_IN_VAIN = f"the configuration service could not tell a route ({QUESTION_FA
 
 
 class Holding:
-    """A conversation in a batch: where its messages go now, and why they are held.
+    """A conversation in a batch: the present destinations of its messages, and the reasons why messages are held.
 
     Attributes:
         context: The facts of the batch, and its decisions.
@@ -34,7 +34,7 @@ class Holding:
     def hold(
         self, direction: Direction, why: Why, text: str, number: int | None = None, retry_ms: int | None = None
     ) -> Held:
-        """Notes that the messages of a direction are held, since when, and why. Returns that."""
+        """Notes and returns the reason for which the messages of a direction are held."""
         held = direction.held
         if held is None or (held.number, held.text) != (number, text):
             self.conversation.is_view_stale = True
@@ -59,7 +59,7 @@ class Holding:
         self.hold(self.conversation.directions[to], Why.UNDECIDED, text, number)
 
     def may_let_go(self, direction: Direction) -> bool:
-        """Returns whether one more held message may be let go in this batch, and counts it; if not, notes that."""
+        """Counts a held message that is let go. If the batch may let no more go, holds it and returns False."""
         if self.context.let_go <= 0:
             self.hold(direction, Why.LET_GO, LET_GO)
             return False
@@ -67,10 +67,10 @@ class Holding:
         return True
 
     def route(self, to: int, database: str) -> routing.Decision:
-        """Decides where messages to a side go, which a service of this database sends.
+        """Decides where messages to a side go that a service of this database sends.
 
-        The routes of a database are dropped with it. What its services still have to tell another instance goes where
-        messages went last.
+        The routes of a database are dropped with the database. The last messages of its services to another instance go
+        to the address of the messages before.
         """
         conversation, far = self.conversation, self.conversation.far_at(to)
         if far is not None and far.address and database not in self.context.definitions.databases:
@@ -93,7 +93,7 @@ class Holding:
         return self.own_broker_instance(INITIATOR) if far is None else far.broker_instance or None
 
     def own_broker_instance(self, side: int) -> str | None:
-        """Returns the broker instance with which an endpoint speaks."""
+        """Returns the broker instance that an endpoint names as its own."""
         endpoint = self.conversation.endpoints[side]
         known = None if endpoint is None else endpoint.broker_instance
         if known is None and endpoint is not None:
@@ -101,9 +101,9 @@ class Holding:
         return known or None
 
     def find_own_service(self, side: int) -> Service | int:
-        """Returns an endpoint's own service; the number of the reason if it is not here.
+        """Returns an endpoint's own service; if the service is not here, the number of the reason.
 
-        A service that is found for the first time is the endpoint's own from now on; a later one of its name is not.
+        The first service that is found becomes the endpoint's own. A later service of its name does not.
         """
         definitions, endpoint = self.context.definitions, self.conversation.endpoints[side]
         name = self.conversation.services[side]
@@ -111,14 +111,14 @@ class Holding:
             return Service(ROUTERS_SERVICE, endpoint.database, "")
         service = None if endpoint is None else definitions.service(endpoint.database, name)
         if endpoint is None or service is None or endpoint.service_created not in (0, service.created):
-            return NO_SERVICE  # `look` is about to end an endpoint whose service is gone
+            return NO_SERVICE  # `look` soon ends an endpoint whose service was dropped
         if not definitions.is_here(service.database):
             return NO_BROKER_INSTANCE
         note_own_service(definitions, endpoint, service)
         return service
 
     def own_service(self, side: int) -> Service | None:
-        """Returns an endpoint's own service; None, and holds the messages to it, if it is not here."""
+        """Returns an endpoint's own service. If the service is not here, holds its messages and returns None."""
         found = self.find_own_service(side)
         if isinstance(found, int):
             self.hold(self.conversation.directions[side], Why.UNDECIDED, NUMBERS[found], found)
@@ -127,7 +127,7 @@ class Holding:
 
 
 def broker_instance_of(definitions: Definitions, database: str) -> str | None:
-    """Returns the broker instance of a database, empty if it has none; None if there is no such database."""
+    """Returns the broker instance of a database, empty if the database has none; None without such a database."""
     found = definitions.databases.get(database)
     return None if found is None else found.broker_instance or ""
 
@@ -140,7 +140,7 @@ def new_endpoint(definitions: Definitions, service: Service, group_id: str) -> E
 
 
 def note_own_service(definitions: Definitions, endpoint: Endpoint, service: Service) -> None:
-    """Notes that a service is an endpoint's own, and with which broker instance the endpoint speaks."""
+    """Notes that a service is an endpoint's own, and the broker instance that the endpoint names as its own."""
     endpoint.service_created = service.created
     if endpoint.broker_instance is None:
         endpoint.broker_instance = broker_instance_of(definitions, endpoint.database)

@@ -2,14 +2,14 @@
 
 Spark's sink writes at least once: a failed attempt may leave any part of what it wrote, and a batch may be done again.
 The numbers of a partition's decision records are consecutive, and a batch that is done again gives the same numbers.
-So after number n:
+So after the record with number n, a record has one of these verdicts:
 
     n + 1                      is carried out
     n or lower                 is a repeat
-    higher, first <= n + 1     was left by a failed attempt that lost something before it; it comes again
-    first > n + 1              something is lost for good: the partition stops
+    higher, first <= n + 1     was left by a failed attempt that lost earlier records; it comes again
+    first > n + 1              records are lost for good: the partition stops
     other `ends` for the same `first`     two routers have decided differently: the partition stops
-    a new number in a batch that is neither n's nor begins after n     the same
+    a new number in a batch that is neither n's nor begins after n     as before: the partition stops
 
 Once a generation has been seen, records of lower ones are refused. A new generation begins with number 1.
 """
@@ -36,10 +36,10 @@ class Marks:
     """The marks of one partition.
 
     Attributes:
-        generation: The generation of the last record that was carried out; 0: none was.
-        number: Its number.
-        first: The number of its batch's first record.
-        ends: Its `ends`.
+        generation: The generation of the last record that was carried out; 0: no record was carried out.
+        number: The number of that record.
+        first: The number of the first record of its batch.
+        ends: The `ends` of that record.
     """
 
     generation: int = 0
@@ -48,7 +48,7 @@ class Marks:
     ends: tuple[int, int] = (0, 0)
 
     def verdict(self, generation: int, number: int, first: int, ends: tuple[int, int]) -> Verdict:
-        """Returns what to do with a record; changes nothing.
+        """Returns the verdict on a record, and changes nothing.
 
         Raises:
             LostDecisionsError: The partition has to stop.

@@ -1,12 +1,12 @@
-"""Mirrored routes: which of a route's two addresses has the principal of its database.
+"""Mirrored routes: the principal of the database to which a route with two addresses leads.
 
-Before a mirrored route is used, both addresses are asked. Messages go to the one that says that it is the principal; of
-two, to the one with the higher epoch. One with a lower epoch than the last principal is an old one, which does not know
-of the new one yet: it gets nothing. While no address has the principal, nothing is sent, and both are asked again every
-10 s. They are also asked when the principal cannot be reached.
+Before a mirrored route is used, both addresses are asked for their roles. Messages go to the address that has the
+principal; if both have one, to the principal with the higher epoch. A principal with a lower epoch than the last known
+principal is outdated and gets nothing. While no address has the principal, nothing is sent, and both are asked again
+every 10 s. Both are also asked when the principal cannot be reached.
 
-When what was sent to the principal is not acknowledged in time, it is asked whether it still is one. The other address
-is asked with it every 5 minutes at most: it may have a new principal, of which an old one without a router never hears.
+If the principal does not acknowledge messages in time, it is asked again for its role. Every 5 minutes at most, the
+other address is asked too: it may have a new principal, of which an old principal without a router does not learn.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -22,7 +22,7 @@ ASK_AGAIN_MS = 10_000
 # Well above the longest time after which a message is sent again, 64 s.
 ASK_PARTNER_AGAIN_MS = 300_000
 
-# The role that an address has reported, and its epoch; no role: it cannot be asked.
+# The role that an address has reported, and the epoch of the role; None: the address cannot be asked.
 Answer = tuple[str | None, int]
 
 _NO_ANSWER: Answer = (None, 0)
@@ -34,10 +34,10 @@ class _Knowledge:
 
     Attributes:
         answers: The last answers of the address and of its mirror.
-        asked_ms: The instant at which they were asked last.
+        asked_ms: The instant at which an address was asked last.
         is_awaited: Whether messages wait for a principal.
         believed: The epoch of the last principal.
-        doubted_ms: The instant at which both were asked last although the principal is known.
+        doubted_ms: The instant at which both addresses were asked last although the principal was known.
     """
 
     answers: list[Answer] = field(default_factory=lambda: [_NO_ANSWER, _NO_ANSWER])
@@ -47,7 +47,7 @@ class _Knowledge:
     doubted_ms: int = NEVER_MS
 
     def principal(self) -> int | None:
-        """Returns the index of the principal; None: there is none."""
+        """Returns the index of the principal; None: no address has the principal."""
         found = [
             index for index, (role, epoch) in enumerate(self.answers) if role == PRINCIPAL and epoch >= self.believed
         ]
@@ -67,9 +67,9 @@ class Mirrors:
     """The mirrored pairs that a shard has used. All instants are of the shard's clock."""
 
     def __init__(self, snapshot: Iterable[Sequence[Any]] = ()) -> None:
-        """Restores what `snapshot` has returned, also with lists for tuples; without it, none has been used."""
+        """Restores pairs from the result of `snapshot`, which may have lists for tuples."""
         self._known: dict[Pair, _Knowledge] = {}
-        # Address -> broker instance -> the pairs that have both, in the order in which they were used first.
+        # Address -> broker instance -> the pairs with both, in the order of their first use.
         self._by_address: dict[str, dict[str, dict[Pair, None]]] = {}
         for pair, answers, asked_ms, is_awaited, *later in snapshot:
             instance, address, mirror = pair
@@ -79,7 +79,7 @@ class Mirrors:
             known.believe()
 
     def __bool__(self) -> bool:
-        """Returns whether any has been used."""
+        """Returns whether a mirrored pair has been used."""
         return bool(self._known)
 
     def snapshot(self) -> Snapshot:
@@ -90,21 +90,21 @@ class Mirrors:
         ]
 
     def principal(self, pair: Pair) -> str | None:
-        """Returns the address of the principal; None if none is known. Then messages wait for one."""
+        """Returns the address of the principal; None if it is not known, so that messages wait for a principal."""
         known = self._know(pair)
         index = known.principal()
         known.is_awaited = index is None
         return None if index is None else pair[1 + index]
 
     def wait(self, pair: Pair) -> None:
-        """Notes that messages wait for another principal, because they cannot go to the one that is known."""
+        """Notes that messages wait for another principal, because they cannot go to the known principal."""
         self._know(pair).is_awaited = True
 
     def ask(self, pair: Pair, now_ms: int) -> Pair | None:
-        """Notes that a pair is to be asked for its principal, because none is known or the known one does not answer.
+        """Returns the pair to ask, because its principal is not known or does not answer, and notes the instant.
 
-        Returns the pair, if it was not asked a moment ago. If only the known principal is to be asked, both of its
-        addresses are that one's.
+        Returns None if the pair was asked a moment ago. If only the known principal is to be asked, both addresses of
+        the returned pair are its address.
         """
         known = self._know(pair)
         if now_ms < known.asked_ms + ASK_AGAIN_MS:
@@ -119,14 +119,14 @@ class Mirrors:
         return pair[0], pair[1 + index], pair[1 + index]
 
     def take_answer(self, instance: str, address: str, answer: Answer) -> list[Pair]:
-        """Takes what an address says about a broker instance.
+        """Takes the answer of an address about a broker instance.
 
-        Returns the pairs that have another principal now. Those that had one before may be asked at once.
+        Returns the pairs that have another principal now. Pairs that had a principal before may be asked at once.
         """
         return self._change(self._by_address.get(address, {}).get(instance, ()), address, answer)
 
     def lose(self, address: str) -> list[Pair]:
-        """Forgets what an address has answered, because it cannot be reached.
+        """Forgets the answers of an address that cannot be reached.
 
         Returns the pairs that have another principal now. They may be asked at once.
         """
@@ -144,7 +144,7 @@ class Mirrors:
         self._known[pair].is_awaited = False
 
     def next_ms(self) -> int:
-        """Returns the instant at which a pair is due."""
+        """Returns the earliest instant at which a pair is due."""
         awaited = (known.asked_ms + ASK_AGAIN_MS for known in self._known.values() if known.is_awaited)
         return min(awaited, default=FOREVER_MS)
 
@@ -156,7 +156,7 @@ class Mirrors:
                 del self._by_address[address][pair[0]][pair]
 
     def _know(self, pair: Pair) -> _Knowledge:
-        """Returns the knowledge about a pair, also about a new one."""
+        """Returns the knowledge about a pair. A new pair is added."""
         known = self._known.get(pair)
         return self._add(pair, _Knowledge()) if known is None else known
 

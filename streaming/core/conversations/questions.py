@@ -1,12 +1,12 @@
 """The questions to the configuration service, which answers them by CREATE ROUTE (dynamic routing).
 
-A shard that needs a route says so, and all shards read that. One of them begins a conversation with the configuration
-service and says how it has ended, which all shards read, too. So every shard knows which questions are pending, and a
+A shard that needs a route reports its need to all shards. One shard begins a conversation with the configuration
+service, and reports the end of the conversation to all shards. So every shard knows the pending questions, and each
 service is asked for once, however many conversations wait for it.
 
-A question is open until the configuration service ends it, as long as conversations wait for it; one that it has got,
-also longer. A service has one open question at a time. A question that fails, and one that brings no route, may be
-asked again after 10 s, the time of a delayed conversation (R4 of docs/routing.md).
+A question is open until the configuration service ends it. The router takes an undelivered question back when no
+conversation waits for it any more. A service has one open question at a time. A question that fails or brings no route
+may be asked again after 10 s, the time of a delayed conversation (R4 of docs/routing.md).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,9 +23,9 @@ MISSING_ROUTE = "http://schemas.microsoft.com/SQL/ServiceBroker/BrokerConfigurat
 QUESTION_FAILED = 9761
 
 _ASK_AGAIN_MS = 10_000
-# A shard says again that it needs a route, as long as it does.
+# Interval at which a shard reports its need for a route, as long as it needs one.
 _NEEDED_AGAIN_MS = 60_000
-# A question is taken back if no shard has said so for this time.
+# A question is taken back if no shard has reported its need for this time.
 NEEDED_FOR_MS = 2 * _NEEDED_AGAIN_MS
 # The most questions that are known at a time. Other services wait until there is room.
 MAX_QUESTIONS = 1_000
@@ -59,7 +59,7 @@ class Questions:
     """The questions that a shard knows of. All instants are of the shard's clock."""
 
     def __init__(self, snapshot: Iterable[Sequence[Any]] = (), open_: Iterable[Sequence[str]] = ()) -> None:
-        """Restores what `snapshot` and `open` have returned, also with lists for tuples; without it, there are none."""
+        """Restores questions from the results of `snapshot` and `open`, which may have lists for tuples."""
         self._known: dict[Missing, _Known] = {}
         self._open: dict[Missing, str] = {(database, service): name for database, service, name in open_}
         for database, service, progress, until_ms in snapshot:
@@ -90,8 +90,8 @@ class Questions:
 
         Args:
             service: The service.
-            was_held: Whether the conversation was held before the answer. Only a new one asks a question of its own:
-                two that answers do not help would ask in turn for ever.
+            was_held: Whether the conversation was held before the answer. Only a new conversation asks a new question.
+                Otherwise two conversations that answers do not help would ask in turn for ever.
         """
         if not self._known:
             return _NOT_HELD
@@ -114,7 +114,7 @@ class Questions:
         return True
 
     def ask(self, missing: Missing, now_ms: int) -> bool:
-        """Notes that some shard needs a route. Returns whether it is to be asked for."""
+        """Notes that a shard needs a route. Returns whether to ask the configuration service for the route."""
         known = self._known.get(missing)
         if known is not None and known.progress in {Progress.ASKED, Progress.FAILED}:
             return False
@@ -142,12 +142,12 @@ class Questions:
         return len(self._known) >= MAX_QUESTIONS
 
     def next_ms(self) -> int:
-        """Returns the instant at which the time of a question is over."""
+        """Returns the earliest instant at which the time of a question is over."""
         return min((known.until_ms for known in self._known.values()), default=FOREVER_MS)
 
 
 def missing_route(service: str, broker_instance: str | None) -> str:
-    """Returns the body of a question: the original's XML."""
+    """Returns the body of a question: the XML of Service Broker's MissingRoute."""
     instance = "" if broker_instance is None else f"<BROKER_INSTANCE>{escape(broker_instance)}</BROKER_INSTANCE>"
     name = f"<SERVICE_NAME>{escape(service)}</SERVICE_NAME>"
     return f'<MissingRoute xmlns="{MISSING_ROUTE}">{name}{instance}</MissingRoute>'

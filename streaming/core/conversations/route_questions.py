@@ -17,10 +17,10 @@ def begin_question(
 
     Args:
         context: The context.
-        conversation_id: Its identifier. Who knows it can answer, so it must be secret.
+        conversation_id: Its identifier. It must be secret, because any program that knows it can answer.
         database: The database whose routing table has no route.
-        service: The service that is asked for. It is the conversation group of the router's endpoint.
-        broker_instance: The broker instance that is asked for; None: any.
+        service: The wanted service. Its name is the conversation group of the router's endpoint.
+        broker_instance: The wanted broker instance; None: any broker instance.
     """
     context.conversations += 1
     endpoint = Endpoint(State.CO, database, 0, service, context.broker_ms + NEEDED_FOR_MS)
@@ -32,7 +32,10 @@ def begin_question(
 
 
 def keep_question(context: Context, conversation: Conversation) -> None:
-    """Keeps a question open because conversations still wait for it. One that its service has got is not taken back."""
+    """Keeps a question open, because conversations still wait for it.
+
+    A question that the configuration service has got has no timer: the router never takes it back.
+    """
     endpoint = conversation.endpoints[INITIATOR]
     if endpoint is not None and endpoint.timer_ms != FOREVER_MS:
         endpoint.timer_ms = context.broker_ms + NEEDED_FOR_MS

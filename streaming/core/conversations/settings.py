@@ -5,27 +5,28 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ConversationSettings:
-    """The settings of the router's core; fixed by the checkpoint, since a batch that is done again must not differ.
+    """The settings of the router's core. The checkpoint keeps them, because a batch that is done again must not differ.
 
     Attributes:
-        max_held_per_direction: Messages that may be held in one direction of a conversation.
-        max_held: Messages that may be held in a shard.
-        max_conversations: Conversations in a shard.
-        tombstone_ms: How long a closed conversation is remembered, so that late messages are recognised; 30 minutes as
-            in Service Broker.
-        delivery_retry_ms: The interval at which all deliveries that have failed are tried again: Service Broker starts
-            the brokers of databases again on every fifth notification, one each 5 s.
-        timer_retry_ms: How long a DialogTimer rests whose service cannot be reached.
-        max_unacknowledged: Messages of a conversation that may be on their way to another instance.
-        resend_ms: The time after which a message that is not acknowledged is sent again; it doubles each time.
-        max_resend_ms: The longest such time.
-        stale_ms: How long a message from another instance is kept that cannot be accepted; its sender sends it again.
+        max_held_per_direction: The most messages that may be held in one direction of a conversation.
+        max_held: The most messages that may be held in a shard.
+        max_conversations: The most conversations in a shard.
+        tombstone_ms: The time for which a closed conversation is kept, so that late messages are recognised; 30 minutes
+            as in Service Broker.
+        delivery_retry_ms: The interval at which all failed deliveries are tried again. Service Broker starts the
+            brokers of databases again on every fifth notification, and a notification comes every 5 s.
+        timer_retry_ms: The time after which a DialogTimer is tried again whose service cannot be reached.
+        max_unacknowledged: The most messages of a conversation that may be on their way to another instance.
+        resend_ms: The time after which a message without acknowledgement is sent again; it doubles each time.
+        max_resend_ms: The longest time after which a message is sent again.
+        stale_ms: The time for which a message from another instance is kept that cannot be accepted; its sender sends
+            it again.
         max_hops: The number of instances that may send a message on.
         is_literal: Whether a question to the configuration service holds only the conversation that asked it (R3 of
             docs/routing.md).
-        max_let_go: Held messages that a shard lets go in one batch.
-        max_looked_at: Conversations that a shard looks at in one batch because time has passed or definitions have
-            changed.
+        max_let_go: The most held messages that a shard lets go in one batch.
+        max_looked_at: The most conversations that a shard looks at in one batch because time has passed or definitions
+            have changed.
     """
 
     max_held_per_direction: int = 10_000

@@ -32,8 +32,8 @@ from streaming.core.conversations.transmission import ON_THEIR_WAY, SENT_AGAIN
 from streaming.core.times import FOREVER_MS, NEVER_MS, instant_or_none
 
 # 2: conversations with other instances. 3: questions to the configuration service, and mirrored routes. 4: the broker
-# instance with which an endpoint speaks, since when a far side is silent and what it knows, open questions, since when
-# messages have been held whose delivery failed more than once, and why messages are held as a number.
+# instance of an endpoint, the instant since which a far side is silent, the messages that it may repeat, open
+# questions, the instant since which messages are held whose delivery failed more than once, and the reason as a number.
 FORMAT_VERSION = 4
 
 Snapshot = list[Any]
@@ -131,9 +131,9 @@ def _take_far(far: FarEndpoint) -> Snapshot:
 
 def _restore_far(taken: Snapshot, directions: list[Direction]) -> FarEndpoint:
     side, broker_instance, address, next_sequence, sent_below, resend_ms, resend_after_ms, *rest = taken
-    # The first versions had no instant of sending, the next ones no window. Before format 4 closed conversations were
-    # forgotten whatever their far side knew, nothing was noted of messages that come back, and an Error of the router
-    # counted as received.
+    # The first versions had no instant of sending, the next versions no window. Before format 4, a closed conversation
+    # was forgotten even if its far side might repeat messages, addresses of messages that came back were not noted, and
+    # an Error of the router counted as received.
     later = [None, None, None, 0, [], directions[TARGET - side].next_sequence]
     has_told_end, ahead, unacknowledged_since_ms, window, silent_ms, repeats_below, returned, received_below = (
         rest + later[len(rest) - 2 :]
@@ -166,7 +166,7 @@ def _or_none(instant_ms: int | None) -> int | None:
 
 
 def _take_direction(direction: Direction) -> Snapshot | int:
-    """Returns a direction; only its next number, if nothing has ever gone wrong and nothing is held."""
+    """Returns a direction as plain values: only its next number if no delivery has failed and no message is held."""
     waiting, held, returned = direction.waiting, direction.held, direction.returned
     next_sequence = direction.next_sequence
     is_even = direction.due_sequence == next_sequence and direction.round == 1 and not direction.dropped_below
@@ -196,7 +196,7 @@ def _restore_direction(taken: Snapshot | int) -> Direction:
     if isinstance(taken, int):
         return Direction(taken, taken)
     *fields, sequences, offsets, others = taken
-    # Before format 4 nothing is noted of what was returned before; at first it had no number of the reason either.
+    # Before format 4, earlier returns were not noted. The first versions of format 4 had no number of the reason.
     next_sequence, due_sequence, round_, dropped_below, since_ms, number, text, retry_ms, *later = fields
     missing: list[Any] = [0, None, None]
     below, returned_ms, why = later + missing[len(later) :]

@@ -31,7 +31,7 @@ def take(
         context: The context.
         conversation: The conversation that the envelope names; None if there is none.
         envelope: The statement.
-        offset: Its record in service-messages.
+        offset: The offset of its record in service-messages.
         timestamp_ms: The record's timestamp. Lifetimes and timers begin with it.
 
     Returns:
@@ -57,7 +57,7 @@ def take(
 
 def _begin(context: Context, envelope: Envelope, offset: int, timestamp_ms: int) -> Conversation | None:
     service = context.definitions.service(envelope.from_database, envelope.from_service)
-    # A database that is missing may come; its messages wait (9791). A service that is missing in it is a mistake.
+    # A missing database may be created later, so its messages wait (9791). A missing service is a mistake.
     if service is None and envelope.from_database in context.definitions.databases:
         reason = f"there is no service {envelope.from_service!r} in database {envelope.from_database!r}"
         context.refuse(offset, None, reason)
@@ -82,7 +82,7 @@ def _begin(context: Context, envelope: Envelope, offset: int, timestamp_ms: int)
 
 
 def _mistake(envelope: Envelope) -> str | None:
-    """Returns why the statement cannot be executed in any state of any conversation, or None."""
+    """Returns why no conversation in any state can execute the statement; None: there is no such reason."""
     if envelope.type == "TIMER" and envelope.timer_ms is None:
         return "a TIMER needs the field `timer_ms`"
     if envelope.type == "ERROR" and envelope.error_code is not None and envelope.error_code <= 0:
@@ -91,7 +91,7 @@ def _mistake(envelope: Envelope) -> str | None:
 
 
 def _refuse_stranger(context: Context, envelope: Envelope, offset: int, number: int | None, reason: str) -> None:
-    """Makes a record that belongs to no endpoint a dead letter, and tells its sender's service."""
+    """Makes a record that belongs to no endpoint a dead letter, and sends an Error to its sender's service."""
     context.refuse(offset, number, reason)
     definitions = context.definitions
     service = definitions.service(envelope.from_database, envelope.from_service)
@@ -119,9 +119,9 @@ class _Statement(Step):
 
     Attributes:
         envelope: The statement.
-        offset: Its record in service-messages.
+        offset: The offset of its record in service-messages.
         side: The side that makes it.
-        far_side: The other one.
+        far_side: The opposite side.
     """
 
     def __init__(self, context: Context, conversation: Conversation, envelope: Envelope, offset: int) -> None:
@@ -158,7 +158,7 @@ class _Statement(Step):
             self.settle()
 
     def _problem(self, endpoint: Endpoint) -> str | None:
-        """Returns why the statement is not a valid one of this endpoint; None if it is."""
+        """Returns why the statement does not belong to this endpoint; None: it belongs to the endpoint."""
         envelope, services = self.envelope, self.conversation.services
         service, far_service = services[self.side], services[self.far_side]
         if envelope.from_service != service or envelope.from_database != endpoint.database:
@@ -196,12 +196,12 @@ class _Statement(Step):
             self.send(far_side, Item(-1, Kind.ERROR, self.offset))
 
     def _clean_up(self, *, was_closed: bool) -> None:
-        """Drops what a side still has to tell. A closed side has told a far side in this instance, if it had to."""
+        """Drops the messages that a side has yet to send. A closed side has no messages to a side in this instance."""
         if self.conversation.far is not None:
             self.drop_to_far(self.conversation.far, None, is_sent_kept=False)
         if was_closed:
             return
         self.drop_unsent(self.far_side)
         if self.conversation.services[self.far_side] == ROUTERS_SERVICE:
-            # The router says nothing more, so it would never learn that its question has ended.
+            # The router sends nothing more, so only an Error tells it that its question has ended.
             self.fail(self.far_side, REMOTE_ENDPOINT_GONE, FAR_ENDPOINT_GONE)

@@ -1,9 +1,9 @@
-"""A conversation's step in a batch: all that may be done with it. Ends lifetimes and fires timers, too.
+"""A conversation's step in a batch: all methods that change it. This module ends lifetimes and fires timers.
 
-Both begin with a record, so they are times of the clock that stamps records. The timer of a question of the router ends
-it when no conversation has needed it for a while.
+Lifetimes and timers begin with a record, so the brokers' clock, which stamps records, measures them. The timer of a
+question of the router ends the question when no conversation has needed it for a while.
 
-A step changes one conversation and adds decisions to the context. Nothing else is read or written, so a batch that is
+A step changes one conversation and adds decisions to the context. It reads and writes nothing else, so a batch that is
 done again gives the same decisions.
 """
 
@@ -21,7 +21,7 @@ class Step(Delivering):
     """A conversation in a batch."""
 
     def pass_time(self, until_ms: int) -> None:
-        """Does what is due by an instant of the brokers' clock, before what was said at that instant is taken."""
+        """Ends lifetimes and fires timers up to an instant of the brokers' clock, before a message of that instant."""
         conversation = self.conversation
         if until_ms >= conversation.ends_ms:
             conversation.ends_ms, conversation.is_lifetime_over = FOREVER_MS, True
@@ -33,11 +33,14 @@ class Step(Delivering):
         self.settle()
 
     def settle(self) -> None:
-        """Notes since when both sides have been closed."""
+        """Notes the instant since which both sides have been closed."""
         self.conversation.settle(self.context.now_ms)
 
     def _end_lifetime(self) -> None:
-        """Ends both endpoints; of a closed endpoint, what it still tells its far side, which ends by its lifetime."""
+        """Ends both endpoints. If the own endpoint is closed, only drops its messages to the far side.
+
+        The far instance ends the far endpoint at the same time.
+        """
         far = self.conversation.far
         if far is not None and self.conversation.is_only_telling():
             self.tell_nothing_more(far, LIFETIME_EXCEEDED)

@@ -1,7 +1,7 @@
-"""Ends conversations of which nobody knows how far they went, after the router's checkpoint was lost or restored.
+"""Ends conversations that may have gone on after the restored state of the router was saved.
 
-Such a conversation may have been delivered further than the restored state says. So nothing more of it is delivered,
-and both sides get an Error: no message comes twice, and nobody waits in silence.
+The transport may have delivered more messages of such a conversation than the restored state says. So the router
+delivers no more messages of it, and both sides get an Error: no message comes twice, and no side waits in vain.
 """
 
 from typing import NamedTuple
@@ -41,8 +41,8 @@ def end_suspect(
 
     Args:
         context: The context.
-        conversation: The conversation as the restored state has it; None: it has none.
-        suspect: What else is known of it.
+        conversation: The conversation in the restored state; None: the state does not have it.
+        suspect: The facts that the views have about it.
         generation: The generation of the new checkpoint.
 
     Returns:
@@ -58,7 +58,7 @@ def end_suspect(
     for direction, endpoint in zip(conversation.directions, conversation.endpoints, strict=True):
         direction.next_sequence = max(direction.next_sequence, generation << GENERATION_BITS)
         if endpoint is not None and endpoint.state is State.ER:
-            # Its Error may be one that the transport was about to return, and will not return now. It gets another one.
+            # The transport may have been about to return its Error, and will not return it now. So it gets another one.
             endpoint.state = State.DI
     conversation.ends_ms, conversation.is_lifetime_over = FOREVER_MS, False
     step = Step(context, conversation)
@@ -67,9 +67,9 @@ def end_suspect(
         if far is None:
             step.fail(side, 0, REASON)
             continue
-        # Nobody knows what it has received, so only an Error that comes before everything can reach it.
+        # It is not known which messages it has received, so only an Error that comes before all others can reach it.
         far.has_told_end = False
-        # It may send again what has been delivered here.
+        # It may send messages again that have been delivered here.
         far.received_below = max(far.received_below, generation << GENERATION_BITS)
         step.reset(far, 0, REASON)
         step.deliver(side)
@@ -84,7 +84,7 @@ def _begun_elsewhere(context: Context, suspect: Suspect) -> Conversation | None:
     if endpoints[INITIATOR] is None and endpoints[TARGET] is None:
         return None
     if endpoints[INITIATOR] is None:
-        # Its initiator is in another instance, and may send again what was delivered here.
+        # Its initiator is in another instance, and may send messages again that were delivered here.
         far = FarEndpoint(INITIATOR)
     elif endpoints[TARGET] is None and not context.definitions.services_here(suspect.services[TARGET]):
         # Its target may be in another instance.
@@ -97,7 +97,7 @@ def _endpoint(context: Context, suspect: Suspect, side: int) -> Endpoint | None:
     name, database = suspect.services[side], suspect.databases[side]
     definitions = context.definitions
     if database is None:
-        # The target of a conversation whose views were not written. If only one service has the name, it is that one.
+        # The views do not have the target. If only one service has the name, it is the target.
         here = definitions.services_here(name)
         database = here[0].database if len(here) == 1 else None
     if database is None:

@@ -1,11 +1,11 @@
 """Sends the messages of a conversation to its far endpoint, which is in another instance, until it acknowledges them.
 
-Sending may fail without notice. What is not acknowledged is sent again after 4 s, then after 8 s, up to 64 s; at once
-when its route leads elsewhere. If acknowledgements take longer than 2 s, the first wait is twice as long.
+Sending may fail without notice. A message without acknowledgement is sent again after 4 s, then after 8 s, up to 64 s;
+if its route leads elsewhere, at once. If acknowledgements take longer than 2 s, the first wait is twice their time.
 
-An acknowledgement that does not come is more likely late than lost, so only the first message is repeated. Each message
-that is then acknowledged lets two more go, which may be repeats: the slow start of TCP (RFC 5681). So what waits for an
-instance that was away for long is sent as fast as it is taken in, without a flood.
+A missing acknowledgement is more likely late than lost, so only the first message is repeated. Each acknowledged
+message then lets two more messages go, which may be repeats: the slow start of TCP (RFC 5681). So messages for an
+instance that was away for long are sent as fast as it takes them in, without a flood.
 """
 
 from streaming.core.conversations.conversation import RESET, TARGET, FarEndpoint, Item, Sending, Unrouted, Why
@@ -31,7 +31,7 @@ class Transmitting(Holding):
     def transmit(self, far: FarEndpoint, *, is_limited: bool) -> bool:
         """Sends the messages to the far endpoint that have not been sent, or are to be sent again.
 
-        Returns whether the route leads to this instance now, so that nothing was sent.
+        Returns whether the route now leads to this instance, so that nothing was sent.
         """
         conversation = self.conversation
         direction, sender = conversation.directions[far.side], conversation.endpoints[TARGET - far.side]
@@ -58,12 +58,12 @@ class Transmitting(Holding):
         return False
 
     def _begin_sending(self, far: FarEndpoint, decision: routing.Decision, first: int) -> Sending:
-        """Begins to send messages that can go, or begins anew with the first one. Returns the state.
+        """Begins to send messages, or begins again with the first message. Returns the state.
 
-        new address              begins anew, with the first wait
+        new address              begins again, with the first wait
         first sending            `_send_what_may_go` then sets the time at which the first message is repeated
-        slower acknowledgements  moves that time: they have become slower since it was set
-        overdue                  begins anew with one message, and doubles the wait
+        slower acknowledgements  postpones that time, because acknowledgements have become slower since it was set
+        overdue                  begins again with one message, and doubles the wait
         """
         after_ms, now_ms, since_ms = self.context.resend_after_ms(), self.context.now_ms, far.unacknowledged_since_ms
         if decision.address != far.address:
@@ -87,7 +87,7 @@ class Transmitting(Holding):
         return sending
 
     def _unrouted(self, far: FarEndpoint, decision: routing.Decision) -> Unrouted:
-        """Returns the state of messages that cannot go. Those that have come back are tried again from time to time."""
+        """Returns the state of messages that cannot go. If messages have come back, sets the time of the next try."""
         if decision.number != LOOP or not far.came_back_from:
             return Unrouted()
         if isinstance(far.sending, Unrouted) and far.sending.retry_ms is not None:
@@ -95,7 +95,7 @@ class Transmitting(Holding):
         return Unrouted(self.context.now_ms + self.context.settings.max_resend_ms)
 
     def _would_repeat(self, far: FarEndpoint, decision: routing.Decision) -> bool:
-        """Returns whether a message would be sent again now. The far side may never have heard of it."""
+        """Returns whether a message would be sent again now. The far side may not have received it before."""
         is_due = far.resend_ms is not None and far.resend_ms <= self.context.now_ms
         waiting = self.conversation.directions[far.side].waiting
         return (is_due or decision.address != far.address) and any(
@@ -152,7 +152,7 @@ class Transmitting(Holding):
         )
 
     def acknowledge(self) -> None:
-        """Tells the far side what has been received, unless messages have told it."""
+        """Acknowledges the received messages, unless messages to the far side have done so."""
         far = self.conversation.far
         if far is None or not far.owes_acknowledgement:
             return
@@ -170,7 +170,7 @@ class Transmitting(Holding):
     def take_return(self, far: FarEndpoint, sequence: int | None) -> bool:
         """Notes that a message to the far side has come back to this instance. Returns whether it is to go elsewhere.
 
-        Only the first message counts: later ones may have been sent to the same address before the first one came back.
+        Only the first message counts. Later messages may have been sent to the same address before the first came back.
 
         Args:
             far: The far endpoint.
@@ -184,11 +184,11 @@ class Transmitting(Holding):
         return True
 
     def take_acknowledgement(self, far: FarEndpoint, received: int) -> bool:
-        """Removes the messages that the far side has received. Returns whether there were any.
+        """Removes the messages that the far side has received. Returns whether there were such messages.
 
         Args:
             far: The far endpoint.
-            received: It has received all messages with lower numbers.
+            received: The number below which it has received all messages.
         """
         context, direction = self.context, self.conversation.directions[far.side]
         received = min(received, far.sent_below)
@@ -220,9 +220,9 @@ class Transmitting(Holding):
         return True
 
     def drop_to_far(self, far: FarEndpoint, reason: str | None, *, is_sent_kept: bool) -> None:
-        """Removes messages to the far side: all, or those that have never been sent.
+        """Removes messages to the far side: all, or only those that have never been sent.
 
-        With a reason, they become dead letters. Without those that were sent, only a reset may follow.
+        With a reason, they become dead letters. If messages that were sent are removed, only a reset may follow.
         """
         direction = self.conversation.directions[far.side]
         waiting = direction.waiting
@@ -247,17 +247,17 @@ class Transmitting(Holding):
             self.nothing_is_held(direction)
 
     def tell_nothing_more(self, far: FarEndpoint, reason: str | None) -> None:
-        """Removes all messages to the far side, as `drop_to_far` does, which is told of no end any more."""
+        """Removes all messages to the far side as `drop_to_far` does. The far side is not told of an end any more."""
         self.drop_to_far(far, reason, is_sent_kept=False)
         far.has_told_end = True
 
     def is_end_told(self, far: FarEndpoint) -> bool:
-        """Returns whether the far side knows that this side has ended, or is about to be told."""
+        """Returns whether the far side knows that this side has ended, or a waiting message tells it."""
         waiting = self.conversation.directions[far.side].waiting
         return far.has_told_end or any(item.kind != Kind.MESSAGE for item in waiting)
 
     def reset(self, far: FarEndpoint, code: int, text: str) -> None:
-        """Replaces everything that the far side has not received by an Error, which ends the far endpoint at once."""
+        """Replaces all messages that the far side has not received by an Error that ends the far endpoint at once."""
         self.drop_to_far(far, text, is_sent_kept=False)
         direction = self.conversation.directions[far.side]
         direction.waiting.append(Item(RESET, Kind.ERROR, -1, code, text))
