@@ -25,8 +25,8 @@ from streaming.kafka.clients import Cluster
 from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.spark import progress_files
 from streaming.spark.routing.checkpoint_layout import RouterLayout
-from streaming.spark.routing.restored_file import Restoration, ShardFields
-from streaming.spark.routing.shard_state import StateRow, number_of
+from streaming.spark.routing.restored_file import Restoration
+from streaming.spark.routing.shard_state import RestoredShard, StateRow, number_of
 from streaming.system import hints
 from streaming.wire.envelope import decode_envelope
 from streaming.wire.headers import decoded_headers
@@ -115,7 +115,7 @@ def gather(cluster: Cluster, topics: Topics, partitions: int, traces: Traces, co
     known = copy.ends.get(reports, {}) if copy else _of(traces, topics, reports)
     offsets[reports] = dict(known)
     shards = [
-        ShardFields(copy.states[number] if copy else None, ends[number], suspects[number])
+        RestoredShard(copy.states[number] if copy else None, ends[number], suspects[number])
         for number in range(partitions)
     ]
     return Restoration(traces.generation + 1, offsets, shards)

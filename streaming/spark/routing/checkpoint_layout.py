@@ -1,7 +1,7 @@
 """The layout of the router's checkpoint, and the settings with which its batches run.
 
-The layout never changes. The settings may change between two batches only: a batch that runs again must write the same
-records. So each change is a file of its own, named after the first batch that runs with it.
+The layout never changes. The settings may change only between two batches, because a batch that runs again must write
+the same records. So each change is a separate file, named after the first batch that runs with the new settings.
 """
 
 import secrets
@@ -42,8 +42,9 @@ class RouterLayout(Struct):
         shard_keys: The Spark key of the shard of each partition of service-messages.
         topic_ids: Kafka's id of each topic on whose records the state rests.
         generation: The generation of the checkpoint's decisions.
-        id: Identifies the checkpoint.
-        secret: Makes the identifiers of the router's own conversations. Checkpoints of format 2 have none.
+        id: The identifier of the checkpoint.
+        secret: The secret from which the router makes the identifiers of its own conversations. Checkpoints of format 2
+            have no secret.
     """
 
     program: str
@@ -72,7 +73,7 @@ class Wanted:
 
 
 def settle(spark: SparkSession, location: str, wanted: Wanted) -> tuple[RouterLayout, bool]:
-    """Returns the layout of the checkpoint at a location, and whether it exists there; a new one is not yet written.
+    """Returns the layout of the checkpoint at a location, and whether it exists. A new layout is not yet written.
 
     Raises:
         UserError: The checkpoint belongs to other topics or another program, or is damaged.
@@ -101,7 +102,7 @@ def settle(spark: SparkSession, location: str, wanted: Wanted) -> tuple[RouterLa
 
 
 def advice_about(replaced: list[str]) -> str:
-    """Returns a text about topics that were replaced; it continues a sentence such as "Topics were"."""
+    """Returns the end of a sentence about replaced topics that begins, for example, with "Topics were"."""
     return (
         f"deleted, or deleted and created again: {', '.join(replaced)}. Their records are lost, and the state of the "
         "conversations rests on them. Create all topics of services again under another --topic-prefix, and start with "
@@ -119,7 +120,9 @@ def keep(spark: SparkSession, location: str, layout: RouterLayout) -> None:
 
 
 def unfinished(spark: SparkSession, location: str, settings: RouterShardSettings) -> RouterShardSettings | None:
-    """Returns the settings with which the last batch must run again before others apply; None if it need not.
+    """Returns the settings with which the last batch must run again before other settings apply.
+
+    Returns None if the last batch need not run again with other settings.
 
     Call it only when no other router can be running batches of the checkpoint.
 
@@ -140,7 +143,7 @@ def unfinished(spark: SparkSession, location: str, settings: RouterShardSettings
 
 
 def keep_settings(spark: SparkSession, location: str, settings: RouterShardSettings) -> None:
-    """Writes the settings for the next batches if they have changed. The last batch must be complete then."""
+    """Writes the settings for the next batches if they have changed. The last batch must be complete."""
     wanted = plain(settings)
     newest, found = _newest_settings(spark, location)
     if found == wanted:
@@ -162,7 +165,7 @@ def plain(settings: RouterShardSettings) -> dict[str, Any]:
 
 
 def _newest_settings(spark: SparkSession, location: str) -> tuple[int | None, dict[str, Any] | None]:
-    """Returns the first batch of the newest settings, and the settings; None if there are none."""
+    """Returns the first batch of the newest settings, and the settings; None and None without settings."""
     folder, file_system = checkpoint_files.open_path(spark, location)
     if not file_system.exists(folder):
         return None, None

@@ -1,4 +1,4 @@
-"""Decides which records of a partition may be deleted: old ones that no conversation refers to."""
+"""Decides which records of a partition may be deleted: old records to which no conversation refers."""
 
 from dataclasses import dataclass, field
 
@@ -17,7 +17,7 @@ class CleanUpState:
 
     Attributes:
         batches: The number of batches of the shard.
-        samples: Instant, number of batches, offsets of service-messages and service-incoming by then, and the batch's
+        samples: Instant, number of batches so far, offsets of service-messages and service-incoming, and the batch's
             timestamp. Older routers wrote no timestamp.
         done: The offsets below which records were to be deleted.
     """
@@ -35,9 +35,9 @@ def clean_up(
     Args:
         state: The state, which is changed.
         clock: The shard's clock.
-        keep_ms: How long records are kept in any case.
+        keep_ms: The time for which all records are kept.
         ends: The offsets up to which the shard has read.
-        lowest: The lowest offsets of service-messages and service-incoming that a conversation refers to.
+        lowest: The lowest offsets of service-messages and service-incoming to which a conversation refers.
     """
     state.batches += 1
     now_ms = clock.now_ms

@@ -1,7 +1,8 @@
-"""The conversations of a shard, in memory and as the one value that Spark keeps of them.
+"""The conversations of a shard, in memory and as the single value that Spark keeps of them.
 
-They are columns, compressed. A batch makes Python objects only of the conversations that it touches. The others rest in
-their columns, where finding those that are due, or that a changed definition concerns, is a comparison of numbers.
+The value is compressed columns. A batch makes Python objects only of the conversations that it touches. All other
+conversations stay in the columns, in which comparisons of numbers find due conversations and those that a changed
+definition concerns.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -24,14 +25,16 @@ from streaming.core.routing.stable_hash import stable_hash
 from streaming.core.times import FOREVER_MS
 from streaming.spark.columns import pack_columns, unpack_columns
 
-# In the columns of offsets: a conversation refers to no record. Higher than any offset.
+# The value in the columns of offsets if a conversation refers to no record. It is higher than any offset.
 NO_OFFSET = 10**15
 
-# Three instants: `wake_ms`, by the shard's clock, at which the conversation is due, 0 for at once; `due_ms`, by the
-# brokers' clock, at which its lifetime is over or a timer is due; `again_ms`, by the shard's clock, at which what it
-# holds is looked at again. `held_to_...` is the hash of the service for which messages are held, 0 if none are.
-# `..._service` is the hash of an endpoint's database and service. `address` is the hash of the address to which
-# messages were sent that are not acknowledged. `is_incoming` is 1 if another instance began it.
+# wake_ms: the instant of the shard's clock at which the conversation is due; 0: at once.
+# due_ms: the instant of the brokers' clock at which its lifetime is over or a timer is due.
+# again_ms: the instant of the shard's clock of the next look at its held messages.
+# held_to_...: the hash of the service for which messages are held; 0: no message is held.
+# ..._service: the hash of an endpoint's database and service.
+# address: the hash of the address to which messages without acknowledgement were sent.
+# is_incoming: 1 if another instance began the conversation.
 COLUMNS = pa.schema(
     [
         ("conversation_id", pa.binary()),
@@ -49,7 +52,7 @@ COLUMNS = pa.schema(
         ("again_ms", pa.int64()),
     ]
 )
-# The columns that older routers do not write. Their `wake_ms` has lifetimes and timers, too, and what they hold is due.
+# The columns that older routers do not write. Their `wake_ms` also covers lifetimes, timers and held messages.
 _ADDED = {"lowest_incoming": NO_OFFSET, "address": 0, "is_incoming": 0, "due_ms": FOREVER_MS, "again_ms": 0}
 _NONE = pa.RecordBatch.from_pylist([], COLUMNS)
 _codec = pa.Codec("zstd", 1)
@@ -69,8 +72,8 @@ class Shown(NamedTuple):
     """The part of a conversation that the views show, for the initiator and for the target.
 
     Attributes:
-        held: The numbers of messages that are held.
-        tries_ms: The instants at which these are tried again.
+        held: The numbers of held messages.
+        tries_ms: The instants at which the held messages are tried again.
     """
 
     held: tuple[int, int]
@@ -81,16 +84,16 @@ class ConversationStore:
     """The conversations of a shard.
 
     Attributes:
-        taken: The conversations taken up as Python objects, by id.
-        shown: For each of them what the views showed when it was taken up.
+        taken: Id -> conversation that was taken up as a Python object.
+        shown: Id of a conversation that was taken up -> its part in the views at that time.
     """
 
     def __init__(self, stored: bytes = b"") -> None:
-        """Opens what `pack` has returned; without it, there are no conversations."""
+        """Opens the bytes that `pack` has returned. Without bytes, there are no conversations."""
         self._resting = unpack_columns(stored, COLUMNS, _codec, _ADDED) if stored else _NONE
-        # The instants of those taken up, as they were then.
+        # Id -> instants of a conversation when it was taken up.
         self._instants: dict[str, _Instants] = {}
-        # Those that are due by `wake_ms` and have not been looked at.
+        # Ids of conversations that are due by `wake_ms` and have not been looked at.
         self._due: set[str] = set()
         self._looked_at: set[str] = set()
         self.taken: dict[str, Conversation] = {}
@@ -116,7 +119,7 @@ class ConversationStore:
         self._resting = self._resting.set_column(1, COLUMNS.field("wake_ms"), pa.array(wakes))
 
     def held_of(self, services: Collection[str]) -> set[str]:
-        """Returns those of these services for which a conversation that is not taken up holds messages."""
+        """Returns the services for which conversations that are not taken up hold messages."""
         hashes = _hashes((name,) for name in services)
         columns = self._numbers("held_to_initiator"), self._numbers("held_to_target")
         held = {found for column in columns for found in column[np.isin(column, hashes)].tolist()}
@@ -129,7 +132,7 @@ class ConversationStore:
         return int(resting) + sum(each.is_incoming() for each in self.taken.values())
 
     def take_up_sent_to(self, addresses: Iterable[str]) -> list[Conversation]:
-        """Takes up the conversations with messages to these addresses that are not acknowledged, and returns them."""
+        """Takes up and returns the conversations with messages to these addresses that are not acknowledged."""
         wanted = set(addresses)
         if not wanted:
             return []
@@ -144,14 +147,14 @@ class ConversationStore:
             self._take_up(pc.is_in(self._resting.column("conversation_id"), value_set=wanted))
 
     def take_up_due(self, now_ms: int, read_ms: int, limit: int) -> list[Conversation]:
-        """Takes up the conversations that are due, up to a limit, and then those whose held messages are.
+        """Takes up the conversations that are due, and then those whose held messages are due, up to a limit.
 
-        Those that have been due longest come first, and of those that became due at once, those with the oldest
-        messages. Those that are not `looked_at` stay due.
+        The conversations that have been due longest come first; of conversations that became due together, those with
+        the oldest messages. Conversations that are not `looked_at` stay due.
 
         Args:
-            now_ms: The shard's clock, by which `wake_ms` and `again_ms` count.
-            read_ms: The instant of the brokers' clock by which `due_ms` counts.
+            now_ms: The instant of the shard's clock, which is compared with `wake_ms` and `again_ms`.
+            read_ms: The instant of the brokers' clock, which is compared with `due_ms`.
             limit: The most conversations.
         """
         left_ms = np.minimum(self._numbers("wake_ms") - now_ms, self._numbers("due_ms") - read_ms)
@@ -167,12 +170,12 @@ class ConversationStore:
     def _take_up_first(
         self, resting_ms: npt.NDArray[np.int64], limit: int, left_ms: Callable[[_Instants], int]
     ) -> list[Conversation]:
-        """Takes up conversations of which no time is left. Returns all such that are taken up, in order.
+        """Takes up due conversations. Returns them and the due conversations that were taken up before, in order.
 
         Args:
-            resting_ms: The time that is left of each that is not taken up.
-            limit: The most that are taken up.
-            left_ms: Returns the time that is left of one that is taken up.
+            resting_ms: The time until each conversation that is not taken up is due.
+            limit: The most conversations to take up.
+            left_ms: Returns the time until a conversation that was taken up is due.
         """
         due = np.flatnonzero(resting_ms <= 0)
         if len(due) > limit:
@@ -221,8 +224,8 @@ class ConversationStore:
     def pack(self, settings: ConversationSettings, now_ms: int) -> tuple[bytes, tuple[int, int], tuple[int, int]]:
         """Returns the conversations as bytes, and two pairs.
 
-        The first pair is the earliest wake-up by the shard's clock and the earliest `due_ms`, the second one the lowest
-        offsets that any refers to.
+        The first pair is the earliest wake-up by the shard's clock and the earliest `due_ms`. The second pair is the
+        lowest offsets of service-messages and service-incoming to which a conversation refers.
         """
         table = self._resting
         if self.taken:
@@ -232,14 +235,9 @@ class ConversationStore:
             table = pa.concat_batches([table, pa.RecordBatch.from_arrays(taken, schema=COLUMNS)])
         if not len(table):
             return b"", (FOREVER_MS, FOREVER_MS), (NO_OFFSET, NO_OFFSET)
-        return (
-            pack_columns(table, _codec),
-            (
-                min(pc.min(table.column(name)).as_py() for name in ("wake_ms", "again_ms")),
-                pc.min(table.column("due_ms")).as_py(),
-            ),
-            (pc.min(table.column("lowest_offset")).as_py(), pc.min(table.column("lowest_incoming")).as_py()),
-        )
+        columns = "wake_ms", "again_ms", "due_ms", "lowest_offset", "lowest_incoming"
+        wake, again, due, *lowest = [int(pc.min(table.column(name)).as_py()) for name in columns]
+        return pack_columns(table, _codec), (min(wake, again), due), (lowest[0], lowest[1])
 
     def _row(self, conversation: Conversation, settings: ConversationSettings, now_ms: int) -> tuple[Any, ...]:
         name = conversation.conversation_id
@@ -249,7 +247,23 @@ class ConversationStore:
             wake = before.wake_ms
         if before is not None and name not in self._looked_at and again != FOREVER_MS:
             again = min(again, before.again_ms)
-        return _row(conversation, wake, again)
+        far, services, directions = conversation.far, conversation.services, conversation.directions
+        return (
+            name.encode(),
+            wake,
+            _lowest(conversation, Source.MESSAGES),
+            *[_hash((services[side],)) if directions[side].waiting else 0 for side in (INITIATOR, TARGET)],
+            *[
+                0 if end is None else _hash((end.database, services[side]))
+                for side, end in enumerate(conversation.endpoints)
+            ],
+            _encode(snapshot.take(conversation)),
+            _lowest(conversation, Source.INCOMING),
+            0 if far is None or not directions[far.side].waiting else _hash((far.address,)),
+            int(conversation.is_incoming()),
+            conversation.due_ms(),
+            again,
+        )
 
     def _numbers(self, column: str) -> npt.NDArray[np.int64]:
         numbers: npt.NDArray[np.int64] = self._resting.column(column).to_numpy(zero_copy_only=False)
@@ -257,7 +271,7 @@ class ConversationStore:
 
 
 def shown_of(conversation: Conversation) -> Shown:
-    """Returns what the views show of a conversation besides its own facts."""
+    """Returns the part of a conversation in the views that `is_view_stale` does not cover."""
     to_initiator, to_target = conversation.directions
     tries = conversation.next_try_ms(INITIATOR), conversation.next_try_ms(TARGET)
     return Shown((len(to_initiator.waiting), len(to_target.waiting)), tries)
@@ -266,31 +280,6 @@ def shown_of(conversation: Conversation) -> Shown:
 def _lowest(conversation: Conversation, source: Source) -> int:
     found = conversation.lowest_offset(source)
     return NO_OFFSET if found is None else found
-
-
-def _row(conversation: Conversation, wake: int, again: int) -> tuple[Any, ...]:
-    far = conversation.far
-    held = [
-        _hash((conversation.services[side],)) if conversation.directions[side].waiting else 0
-        for side in (INITIATOR, TARGET)
-    ]
-    services = [
-        0 if endpoint is None else _hash((endpoint.database, name))
-        for endpoint, name in zip(conversation.endpoints, conversation.services, strict=True)
-    ]
-    return (
-        conversation.conversation_id.encode(),
-        wake,
-        _lowest(conversation, Source.MESSAGES),
-        *held,
-        *services,
-        _encode(snapshot.take(conversation)),
-        _lowest(conversation, Source.INCOMING),
-        0 if far is None or not conversation.directions[far.side].waiting else _hash((far.address,)),
-        int(conversation.is_incoming()),
-        conversation.due_ms(),
-        again,
-    )
 
 
 # There are at most 10,000 services, each with and without its database.

@@ -24,15 +24,9 @@ def decision_records(
         last_number: The number of the last record before the batch.
         ends: The offsets of service-messages and service-incoming up to which the router has read.
     """
-    for number, portion in enumerate(_portions(decisions), last_number + 1):
-        record = {
-            "generation": generation,
-            "number": number,
-            "first": last_number + 1,
-            "ends": ends,
-            "decisions": portion,
-        }
-        yield _encode(record)
+    first = last_number + 1
+    for number, portion in enumerate(_portions(decisions), first):
+        yield _encode({"generation": generation, "number": number, "first": first, "ends": ends, "decisions": portion})
 
 
 def _portions(decisions: Iterable[Decision]) -> Iterator[list[msgspec.Raw]]:

@@ -1,7 +1,7 @@
 """The router: a sharded query whose shard p holds the conversations of partition p.
 
 Messages and records from other instances are limited sources. Commands and reports have no limit: otherwise a shard
-would decide messages by half of a routing table. Ticks are a source of their own, because they are read uncommitted.
+would route messages by half of the definitions. Ticks are a separate source, because they are read uncommitted.
 """
 
 from collections import Counter
@@ -62,8 +62,8 @@ def prepare_query(  # noqa: PLR0913, PLR0917  (the parts of the query)
     Args:
         spark: The session.
         settings: The query's settings.
-        restored: The beginning of a restored router; None if this is none.
-        shard_settings: The settings of its shards.
+        restored: The beginning of a restored router; None for a router that was not restored.
+        shard_settings: The settings of the router's shards.
         partitions: The number of partitions of each input topic.
         reports: The accumulators with which the workers report to the driver.
         done: The accumulator of the number of decisions, by kind, and of the work of periodic tasks, by task.
@@ -94,7 +94,14 @@ def decisions_in(rows: Iterable[OutputRow], topic: str) -> Counter[str]:
 def _sources(
     topics: Topics, shard_keys: Sequence[int], partitions: Mapping[str, int], begun: Mapping[str, Mapping[str, int]]
 ) -> list[KafkaSource]:
-    """Returns the sources, in the order by which a checkpoint identifies them; `begun`: the offsets that are known."""
+    """Returns the sources, in the order by which a checkpoint identifies them.
+
+    Args:
+        topics: The topics.
+        shard_keys: The Spark key of each shard, in the order of the partitions.
+        partitions: The number of partitions of each input topic.
+        begun: Topic -> partition -> the first offset to read, where it is known.
+    """
 
     def starts(start: int, *names: str) -> dict[str, dict[str, int]]:
         return {
@@ -137,10 +144,9 @@ def _sources(
 
 
 def envelope_content() -> Content:
-    """Returns the envelope in place of the body, which so never leaves the JVM.
+    """Returns the envelope in place of the body, so that the body does not leave the JVM.
 
-    The value is null unless the record has exactly one envelope. `value_bytes` is then the number of envelopes,
-    negative, minus 1: -1 for none.
+    If a record does not have exactly one envelope but n, the value is null, and `value_bytes` is -1 - n.
     """
     part = F.filter(F.coalesce("headers", F.array()), lambda header: header["key"] == HEADER)
     count, first = F.size(PART), F.col(PART)[0]["value"]

@@ -1,7 +1,7 @@
 """The file with which a restored router begins its new checkpoint: states, offsets, and conversations that have to end.
 
-It is written before the first batch, so that each try of that batch gives the same, and deleted once Spark has the
-state of every shard.
+The router writes the file before the first batch, so that each try of that batch has the same result. It deletes the
+file once Spark has the state of every shard.
 """
 
 import base64
@@ -12,21 +12,12 @@ from msgspec import Struct
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from streaming.core.conversations.suspects import Suspect
 from streaming.errors import UserError
 from streaming.spark import checkpoint_files
-from streaming.spark.routing.shard_state import RestoredShard, StateRow
+from streaming.spark.routing.shard_state import RestoredShard
 from streaming.system import hints
 
 _FILE_NAME = "queue-activation.restored"
-
-
-class ShardFields(Struct):
-    """The beginning of a shard; shard_state.RestoredShard explains it."""
-
-    state: StateRow | None
-    ends: tuple[int, int]
-    suspects: list[Suspect]
 
 
 class Restoration(Struct):
@@ -40,12 +31,11 @@ class Restoration(Struct):
 
     generation: int
     offsets: dict[str, dict[str, int]]
-    shards: list[ShardFields]
+    shards: list[RestoredShard]
 
     def by_key(self, shard_keys: Sequence[int]) -> Mapping[int, RestoredShard]:
         """Returns the beginning of each shard by its Spark key."""
-        found = (RestoredShard(each.state, each.ends, each.suspects) for each in self.shards)
-        return dict(zip(shard_keys, found, strict=True))
+        return dict(zip(shard_keys, self.shards, strict=True))
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -27,11 +27,11 @@ def run_shard(  # noqa: PLR0913, PLR0917  (the parts of a batch)
     """Takes one shard through one batch.
 
     Args:
-        kept: Its state, by STATE_SCHEMA; None if Spark has none.
-        batch: Its records, by blocks.RECORDS, in no order.
+        kept: The shard's state, by STATE_SCHEMA; None if Spark has no state of it.
+        batch: The records of the batch, by blocks.RECORDS, in no order.
         batch_ms: The batch's timestamp.
         settings: The settings.
-        partition: The partition of service-messages that it is.
+        partition: The number of the shard's partition of service-messages.
         restored: The beginning of the shard if Spark has no state of it.
 
     Raises:
@@ -40,7 +40,7 @@ def run_shard(  # noqa: PLR0913, PLR0917  (the parts of a batch)
     if kept is not None:
         stored = cast("StateRow", kept)
         refuse_newer_state(stored[0], FORMAT_VERSION)
-        # In an older format, conversations may be due that were not by the rules of then.
+        # By the rules of an older version, fewer conversations may have been due.
         is_older = stored[0] < FORMAT_VERSION
         alone = None if is_older or _has_news(batch) else left_alone(stored, batch_ms)
         if alone is not None:

@@ -1,7 +1,7 @@
-"""The definitions in a shard's state: decoded once per change and worker, although every shard has a copy.
+"""The definitions in a shard's state. Every shard has a copy, but a worker decodes a change only once.
 
-All shards take the same commands in the same batch. The first shard of a worker applies them, and the others get its
-result.
+All shards take the same commands in the same batch. The first shard of a worker applies the commands, and all other
+shards of the worker get its result.
 """
 
 from collections.abc import Sequence
@@ -30,9 +30,9 @@ class Advanced:
     """Definitions after a batch's commands.
 
     Attributes:
-        definitions: The definitions; they are shared, so nobody may change them.
-        stored: The form that the state keeps.
-        stored_ms: The instant of that form.
+        definitions: The definitions. Shards share them, so the caller must not change them.
+        stored: The definitions as bytes, as the state keeps them.
+        stored_ms: The `now_ms` of the definitions as bytes.
         changes: The changes by this batch's commands and by routes that have expired.
         refused: The commands that were refused, with the reasons.
     """
@@ -48,18 +48,18 @@ def advance(stored: bytes, commands: Sequence[Record], tick_ms: int | None) -> A
     """Takes definitions to a batch: expires routes, and applies the batch's commands in order.
 
     Args:
-        stored: The form that the state keeps; none for a new instance.
+        stored: The definitions as the state keeps them; empty for a new instance.
         commands: The commands.
-        tick_ms: The timestamp of the batch's newest tick; None: it has none, and no route expires.
+        tick_ms: The timestamp of the batch's newest tick; None: the batch has no tick, and no route expires.
     """
-    # One object, replaced whole: Spark's workers have one thread for this.
+    # No lock: Spark's workers have one thread for this, and the object is replaced as a whole.
     global _latest  # noqa: PLW0603
     known = (stored, tuple(commands), tick_ms)
     if _latest is not None and _latest[0] == known:
         return _latest[1]
     definitions = _open(stored)
     stored_ms = definitions.now_ms
-    # From here on the object in memory is no longer that of the result.
+    # From here on, the definitions in memory no longer belong to the last result.
     _latest = None
     version = definitions.version
     if tick_ms is not None:
@@ -76,18 +76,18 @@ _latest: tuple[tuple[bytes, tuple[Record, ...], int | None], Advanced] | None = 
 
 
 def opened(stored: bytes) -> Definitions:
-    """Returns definitions from the form that the state keeps; without it, none at all."""
+    """Returns the definitions from the bytes that the state keeps; without bytes, empty definitions."""
     return snapshot.restore(_decode(decompress(stored, _codec))) if stored else Definitions()
 
 
 def _open(stored: bytes) -> Definitions:
-    """Returns the definitions of the state, from the memory of this worker if it has exactly these."""
+    """Returns the definitions of the state, from the memory of this worker if the bytes are the same."""
     if not stored:
         return Definitions.of_new_instance()
     if _latest is None or _latest[1].stored != stored:
         return opened(stored)
     found = _latest[1].definitions
-    # A later batch has moved the instant, but no route has expired since. A batch that is done again goes back.
+    # A later batch may have moved the instant without a change. A batch that is done again needs the earlier instant.
     found.now_ms = _latest[1].stored_ms
     return found
 

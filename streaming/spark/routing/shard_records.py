@@ -27,10 +27,10 @@ class Record(NamedTuple):
 
 
 class Partition(NamedTuple):
-    """The partition of service-messages that a shard is.
+    """The partition of service-messages that belongs to a shard.
 
     Attributes:
-        number: Its number.
+        number: The number of the partition.
         partitions: The number of partitions.
     """
 
@@ -59,9 +59,9 @@ class Times(NamedTuple):
 
     Attributes:
         broker_ms: The time of the newest record.
-        tick_ms: The time of the newest tick, which all shards have read; None: there is none.
-        read_ms: The instant up to which everything that was said in the partition has been read in earlier batches;
-            NEVER_MS: not known. After a downtime it is that of the oldest record that is left, not the present.
+        tick_ms: The time of the newest tick, which all shards read; None: the batch has no tick.
+        read_ms: The instant up to which earlier batches have read all messages and statements of the partition;
+            NEVER_MS: not known. After a downtime it is the time of the oldest unread record, not the present.
     """
 
     broker_ms: int
@@ -74,7 +74,7 @@ def times_of(records: Sequence[Sequence[Record]], batch_ms: int) -> Times:
 
     Args:
         records: Its records, as `by_source` returns them.
-        batch_ms: Its timestamp, if it has no records.
+        batch_ms: The batch's timestamp, which counts if there are no records.
     """
     broker_ms = max((each[-1].timestamp_ms for each in records if each), default=batch_ms)
     ticks = records[RouterSource.TICKS]
@@ -86,7 +86,7 @@ def times_of(records: Sequence[Sequence[Record]], batch_ms: int) -> Times:
 
 
 def dead_letter(record: Record, topic: str, reason: str, topics: Topics) -> OutputRow:
-    """Returns the dead letter of a record that every shard gets, with its key and value."""
+    """Returns the dead letter of a command or a report, with its key and value."""
     _, partition, offset, timestamp_ms, key, value, value_bytes = record
     source = SourceRecord(topic, partition, offset, timestamp_ms, key, value, value_bytes)
     return dead_letter_row(source, reason, topics.service_dead_letters)

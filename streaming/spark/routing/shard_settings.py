@@ -17,7 +17,7 @@ class RouterShardSettings:
         generation: The generation of the checkpoint.
         instance: This instance's addresses, and whether it forwards messages.
         secret: The secret of the checkpoint.
-        keep_ms: How long records are kept that no conversation refers to.
+        keep_ms: The time for which records are kept to which no conversation refers.
         conversations: The limits and times of conversations.
     """
 

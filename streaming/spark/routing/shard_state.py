@@ -1,10 +1,10 @@
-"""The state of a router's shard between two batches, and the one row that Spark keeps of it."""
+"""The state of a router's shard between two batches, and the row that Spark keeps of it."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from streaming.core.conversations.mirrors import Mirrors
 from streaming.core.conversations.questions import Questions
@@ -13,8 +13,8 @@ from streaming.core.conversations.suspects import Suspect
 from streaming.core.times import Clock
 from streaming.spark.routing.clean_up import CleanUpState
 
-# The version is snapshot.FORMAT_VERSION. `head` is the small rest of the state, as msgpack; `definitions` and
-# `conversations` are compressed.
+# The version is snapshot.FORMAT_VERSION. `definitions` and `conversations` are compressed. `head` is the small rest of
+# the state, as msgpack.
 STATE_SCHEMA = (
     "format_version int, clock_ms long, batch_ms long, wake_ms long, head binary, definitions binary, "
     "conversations binary"
@@ -27,18 +27,18 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[Any]).decode
 
 
-class RestoredShard(NamedTuple):
+class RestoredShard(Struct):
     """The beginning of a shard in the new checkpoint of a restored router.
 
     Attributes:
         state: The state of the older checkpoint, by STATE_SCHEMA; None: it is lost.
         ends: The offsets of service-messages and service-incoming up to which the last router had read.
-        suspects: The conversations that have to end, since they may have gone on after the state was saved.
+        suspects: The conversations that have to end, because they may have gone on after the state was saved.
     """
 
     state: StateRow | None
     ends: tuple[int, int]
-    suspects: Sequence[Suspect]
+    suspects: list[Suspect]
 
 
 @dataclass(slots=True)
@@ -50,13 +50,13 @@ class ShardState:
         definitions: The definitions, as stored.
         conversations: The conversations, as stored.
         number: The number of the last decision record.
-        ends: The offsets of service-messages and service-incoming up to which it has read.
-        held: The number of messages that it holds.
+        ends: The offsets of service-messages and service-incoming up to which the shard has read.
+        held: The number of messages that the shard holds.
         clean_up: The state of cleaning up.
         away: Address of another instance -> the instant until which it counts as not reachable.
         questions: The questions to the configuration service.
         mirrors: The mirrored routes that have been used.
-        round_trip_ms: The time from sending to other instances until they acknowledge, smoothed.
+        round_trip_ms: The smoothed time from sending to another instance until its acknowledgement.
     """
 
     clock: Clock
@@ -76,7 +76,7 @@ class ShardState:
         """Returns the state of a row."""
         _, clock_ms, batch_ms, _, head, definitions, conversations = stored
         number, ends, held, batches, samples, done, *later = _decode(head)
-        # Format 1 has no addresses, and format 2 only these. The first routers have stored only which are away.
+        # Format 1 has no addresses, and format 2 nothing after them. The first routers have stored a list of addresses.
         away, questions, mirrors, round_trip_ms, open_questions = [*later, *_LATER[len(later) :]]
         return ShardState(
             Clock(clock_ms, batch_ms),
@@ -94,7 +94,7 @@ class ShardState:
 
     @staticmethod
     def restored(beginning: RestoredShard, batch_ms: int) -> "ShardState":
-        """Returns a restored state. Its definitions are read again, and the numbers of its decisions begin again."""
+        """Returns a restored state. Definitions are read again, and the numbers of decisions begin again at 1."""
         state = ShardState(Clock(batch_ms, batch_ms)) if beginning.state is None else ShardState.of(beginning.state)
         state.definitions, state.number, state.ends = b"", 0, [*beginning.ends]
         state.questions, state.mirrors = Questions(), Mirrors()

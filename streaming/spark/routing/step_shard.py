@@ -75,7 +75,7 @@ def step_shard(
     partition: int,
     suspects: Sequence[Suspect],
 ) -> ShardResult:
-    """Steps the conversations that a batch names and those that are due.
+    """Steps the conversations that a batch names, and the conversations that are due.
 
     Args:
         state: The state, which is changed.
@@ -157,7 +157,7 @@ class _ShardStep:
             rows += definition_rows(opened(before), advanced.definitions, topics, self.state.clock.batch_ms)
 
     def _decode_reports(self) -> list[ServiceReport]:
-        """Returns the reports that may concern this partition. One shard makes dead letters of what is no report."""
+        """Returns the reports that may concern this partition. One shard makes invalid records dead letters."""
         found = []
         for record in self.records[RouterSource.REPORTS]:
             try:
@@ -176,7 +176,7 @@ class _ShardStep:
     def _end_suspects(self, suspects: Sequence[Suspect]) -> None:
         """Ends the conversations that may have gone on since the state was saved.
 
-        Deletes their views, if the state would not delete them: `_close` writes others after them.
+        Deletes views that the state does not know. If such a conversation is kept, `_close` then writes its new views.
         """
         self.store.take_up({suspect.conversation_id for suspect in suspects})
         for suspect in suspects:
@@ -220,14 +220,14 @@ class _ShardStep:
         )
 
     def _send_again(self, news: Iterable[News]) -> None:
-        """Sends what waits for the instances that can be reached again."""
+        """Sends the messages that wait for instances that can be reached again."""
         for report in news:
             if isinstance(report, ConnectedReport) and report.is_connected:
                 for sender in self.store.take_up_sent_to([report.address]):
                     send_again(self.context, sender)
 
     def _look_at_due(self) -> None:
-        """Does what is due, and deletes the views of conversations that are forgotten."""
+        """Looks at the conversations that are due, and deletes the views of conversations that are forgotten."""
         context, store, done = self.context, self.store, self.result.done
         before = len(context.decisions)
         for conversation in store.take_up_due(context.now_ms, context.read_ms, context.settings.max_looked_at):
@@ -248,7 +248,7 @@ class _ShardStep:
         done[tasks.DELETE_STALE_MESSAGES.name] += stale
 
     def _take_said(self, source: Source, record: Record, envelope: Envelope | str) -> None:
-        """Takes what a program or another instance has said, or the reason why it has no valid envelope."""
+        """Takes a statement of a program or a message of another instance, or the reason why it is not valid."""
         if isinstance(envelope, str):
             self.context.refuse(record.offset, None, envelope, source)
             return
@@ -265,7 +265,7 @@ class _ShardStep:
             self.store.add(taken)
 
     def _wake_at(self, instant_ms: int) -> int:
-        """Returns the instant of the shard's clock at which the brokers' clock is expected to show an instant."""
+        """Returns the expected instant of the shard's clock when the brokers' clock shows an instant."""
         return min(FOREVER_MS, self.state.clock.now_ms + max(0, instant_ms - self.times.broker_ms))
 
     def _close(self) -> None:
@@ -298,7 +298,7 @@ class _ShardStep:
 
 
 def _decode(source: Source, record: Record) -> Envelope | str:
-    """Returns the envelope of a message, or the reason why it has no valid one."""
+    """Returns the envelope of a record, or the reason why the record has no valid envelope."""
     try:
         decode = decode_incoming if source is Source.INCOMING else decode_value
         envelope = decode(record.value, record.value_bytes)

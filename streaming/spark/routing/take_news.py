@@ -1,4 +1,4 @@
-"""Takes what every shard has to know: connections, questions to the configuration service, and roles of mirrors."""
+"""Takes the reports for every shard: connections, questions to the configuration service, and roles of mirrors."""
 
 import hashlib
 import hmac
@@ -27,11 +27,11 @@ class Store(Protocol):
         ...
 
     def held_of(self, services: Collection[str]) -> set[str]:
-        """Returns those of these services for which a conversation holds messages."""
+        """Returns the services for which conversations hold messages."""
         ...
 
     def find(self, conversation_id: str) -> Conversation | None:
-        """Takes up a conversation; returns None if there is none."""
+        """Takes up a conversation. Returns None if there is no such conversation."""
         ...
 
     def add(self, conversation: Conversation) -> None:
@@ -42,13 +42,13 @@ class Store(Protocol):
 def take_news(
     context: Context, news: Sequence[News], away: dict[str, int], store: Store, changes: Changes
 ) -> list[NeedRouteReport]:
-    """Takes reports that concern every shard, and makes the conversations due that they or changes concern.
+    """Takes the reports for every shard. Makes the conversations due that reports or changed definitions concern.
 
     Args:
         context: The context.
         news: The reports, in order.
         away: Address of another instance -> the instant until which it counts as not reachable; it is changed.
-        store: The conversations, none of them taken up yet.
+        store: The conversations, of which none is taken up yet.
         changes: The changed definitions.
 
     Returns:
@@ -56,12 +56,12 @@ def take_news(
     """
     if changes and context.mirrors:
         context.mirrors.keep_only({pair for pair, _ in _mirrored(context.definitions)})
-    # An answer and the next need may stand in one batch. One question is enough.
+    # A batch may have an answer and the next need for the same route. One question is enough.
     needed: dict[Missing, NeedRouteReport] = {}
     forget_reachable(away, context.now_ms, context.settings)
     was_full = context.questions.is_full
     routed = context.questions.expire(context.now_ms)
-    # If there was no room for a question, it is not known which services have waited for room.
+    # Without room for a question, its service is not noted. So once there is room, any service may have waited for it.
     is_all = changes.is_all or (was_full and not context.questions.is_full)
     changed: list[Pair] = []
     for report in news:
@@ -81,7 +81,7 @@ def take_news(
 
 
 def _take_role(context: Context, report: ConnectedReport | RoleReport, away: dict[str, int]) -> list[Pair]:
-    """Takes what is known about an address. Returns the pairs that have another principal now."""
+    """Takes a report about an address. Returns the pairs that have another principal now."""
     if isinstance(report, RoleReport):
         return context.mirrors.take_answer(report.broker_instance, report.address, (report.role, report.epoch))
     note_reachable(away, report.address, context.now_ms, is_connected=report.is_connected)
@@ -105,7 +105,7 @@ def _ask_for_principals(context: Context, store: Store, changed: list[Pair], ser
 def ask_for_routes(
     context: Context, needed: Iterable[NeedRouteReport], store: Store, secret: str, partition: Partition
 ) -> None:
-    """Begins the questions of this shard, which asks for all.
+    """Begins the questions to the configuration service. Only one shard does so, for all shards.
 
     Args:
         context: The context.
@@ -128,7 +128,10 @@ def ask_for_routes(
 
 
 def _question_id(secret: str, about: str, partition: Partition) -> str:
-    """Returns an identifier that only this checkpoint can know, is the same if the batch is done again, and is here."""
+    """Returns an identifier for a conversation of this shard's partition.
+
+    Programs cannot guess it without the checkpoint's secret. A batch that is done again gets the same identifier.
+    """
     for number in count():
         digest = hmac.digest(secret.encode(), f"{about}\0{number}".encode(), hashlib.sha256)
         found = str(uuid.UUID(bytes=digest[:16]))

@@ -1,6 +1,6 @@
 """The router's views: rows of compacted topics for definitions, conversations and held messages.
 
-A view is written when something in it has changed, and deleted with what it shows.
+A row is written when a value in it has changed, and deleted together with the thing that it shows.
 """
 
 from typing import Any
@@ -82,9 +82,9 @@ def removal_rows(conversation: Conversation, topics: Topics, partition: int) -> 
 
 
 def forgotten_rows(conversation_id: str, topics: Topics, partition: int, *, is_kept: bool) -> list[OutputRow]:
-    """Returns the rows that delete views of a lost checkpoint, which the state knows nothing of.
+    """Returns the rows that delete the views of a conversation that only a lost checkpoint knew.
 
-    If the conversation is kept, they are only those of held messages.
+    If the conversation is kept, the rows delete only the views of held messages.
     """
     views = [topics.service_transmissions] if is_kept else [topics.service_transmissions, topics.service_conversations]
     return [
@@ -100,7 +100,7 @@ def view_key(conversation_id: str, side: int) -> bytes:
 
 
 def _endpoint_fields(conversation: Conversation, side: int, clock: Clock) -> dict[str, Any]:
-    """Returns a row of sys.conversation_endpoints, with more fields."""
+    """Returns an endpoint as a row of sys.conversation_endpoints, with more fields."""
     endpoint, far = conversation.endpoints[side], conversation.endpoints[TARGET - side]
     assert endpoint is not None  # noqa: S101 - told to the type checker
     return {
@@ -124,7 +124,7 @@ def _endpoint_fields(conversation: Conversation, side: int, clock: Clock) -> dic
 
 
 def _transmission_fields(conversation: Conversation, to: int, messages: int, clock: Clock) -> dict[str, Any]:
-    """Returns a row of sys.transmission_queue: the messages of one direction that are held, and why."""
+    """Returns the held messages of a direction, and the reason, as a row of sys.transmission_queue."""
     held, sender, far = conversation.directions[to].held, conversation.endpoints[TARGET - to], conversation.far_at(to)
     reason = "" if held is None else held.text
     if far is not None and held is None:
@@ -153,6 +153,6 @@ def _far_broker_instance(conversation: Conversation, side: int) -> str | None:
 
 
 def _time(instant_ms: int | None, clock: Clock | None = None) -> str | None:
-    """Returns an instant of the shard's clock, without which it is one of the brokers' clock."""
+    """Returns the time of an instant. Without a clock, it is an instant of the brokers' clock, not of the shard's."""
     found = None if instant_ms is None else instant_or_none(instant_ms)
     return None if found is None else iso_time(found if clock is None else clock.wall_ms(found))
