@@ -235,8 +235,8 @@ class ConversationStore:
             table = pa.concat_batches([table, pa.RecordBatch.from_arrays(taken, schema=COLUMNS)])
         if not len(table):
             return b"", (FOREVER_MS, FOREVER_MS), (NO_OFFSET, NO_OFFSET)
-        columns = "wake_ms", "again_ms", "due_ms", "lowest_offset", "lowest_incoming"
-        wake, again, due, *lowest = [int(pc.min(table.column(name)).as_py()) for name in columns]
+        names = "wake_ms", "again_ms", "due_ms", "lowest_offset", "lowest_incoming"
+        wake, again, due, *lowest = [int(pc.min(table.column(name)).as_py()) for name in names]
         return pack_columns(table, _codec), (min(wake, again), due), (lowest[0], lowest[1])
 
     def _row(self, conversation: Conversation, settings: ConversationSettings, now_ms: int) -> tuple[Any, ...]:
