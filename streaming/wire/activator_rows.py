@@ -1,4 +1,4 @@
-"""The record of what an activator does for a queue, in queue-activators; docs/contract.md explains the fields."""
+"""The record of an activator's work for a queue, in queue-activators; docs/contract.md explains the fields."""
 
 from typing import Annotated
 
@@ -46,7 +46,7 @@ class DecisionRow(Struct):
 
 
 class ActivatorRow(Struct):
-    """The value of a record of queue-activators: what an activator does for a queue, and why."""
+    """The value of a record of queue-activators: an activator's work for a queue, with the reasons."""
 
     queue: str
     activator: Identifier

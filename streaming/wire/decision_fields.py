@@ -36,7 +36,7 @@ _RENAMED = {"group_id": "conversation_group_id"}
 
 
 def _field(decision: type[Decision], of: Field[Any]) -> tuple[str, Any] | tuple[str, Any, Any]:
-    """Returns a field of a decision as msgspec defines one."""
+    """Returns a field of a decision in the form that `defstruct` takes."""
     its_type = _TYPES_BY_NAME.get(of.name) or _TYPES.get(of.type, of.type)
     its_type = _KINDS[decision] if its_type is Kind else its_type
     return (of.name, its_type) if of.default is MISSING else (of.name, its_type, of.default)
@@ -55,7 +55,7 @@ def _record(decision: type[Decision]) -> type[Struct]:
 
 
 def _maker(made: type, names: tuple[str, ...], value: str = "one.{}") -> Callable[[Any], Any]:
-    """Returns a function that makes an object from the attributes of another one, as fast as if written by hand.
+    """Returns a function that makes an object from the attributes of another object, as fast as if written by hand.
 
     Args:
         made: The class of the object.

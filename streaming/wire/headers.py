@@ -22,7 +22,7 @@ def decoded_headers(message: Message) -> Headers:
         InvalidRecordError: The name of a header is not UTF-8. Kafka accepts such names, and not all clients check them.
     """
     try:
-        # confluent-kafka's type stub is wider than what it returns for a record that was read.
+        # The type stub of confluent-kafka is wider than the results for records that were read.
         return cast("Headers | None", _read_headers(message)) or []
     except (UnicodeDecodeError, SystemError) as error:
         raise InvalidRecordError(f"its headers cannot be decoded: {error.__cause__ or error}") from None

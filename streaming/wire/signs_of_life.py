@@ -12,7 +12,7 @@ _LAST_MS = 253_402_214_400_000
 
 
 class SignOfLife(Struct, frozen=True):
-    """Says when a program last committed a batch.
+    """The time at which a program last committed a batch.
 
     Attributes:
         committed_ms: The time, in milliseconds since 1970.

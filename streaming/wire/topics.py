@@ -26,7 +26,7 @@ class TopicSpec:
 
     Attributes:
         name: The topic's name, including the prefix.
-        is_partitioned: Whether it gets the requested number of partitions; otherwise it gets one.
+        is_partitioned: Whether it gets the requested number of partitions; otherwise it gets one partition.
         config: Kafka's settings of the topic.
     """
 

@@ -4,7 +4,8 @@ A decision names a record of service-messages by its offset, so that bodies neve
 messages (errors, timers) have no record.
 
 The records of decisions are derived from these classes (wire/decision_fields.py), so the order and the defaults of
-fields are those of docs/contract.md. This module is not compiled, because mypyc forgets what a field may be.
+fields are those of docs/contract.md. This module is not compiled, because compiled classes do not keep
+the types of their fields.
 """
 
 from dataclasses import dataclass

@@ -226,7 +226,7 @@ class Delivering(Transmitting):
             return self.own_service(to)
         decision = self.route(to, sender.database)
         if decision.outcome is Outcome.LOCAL:
-            # Both endpoints are in one state. A conversation stays with the services with which it began.
+            # Both endpoints are in this instance. A conversation stays with the services with which it began.
             return decision.service if receiver is None else self.own_service(to)
         if decision.outcome is not Outcome.REMOTE:
             self.hold_undecided(to, decision)

@@ -159,7 +159,7 @@ def _take_first(
     context: Context, service: Service, envelope: Envelope, offset: int, timestamp_ms: int
 ) -> Conversation | None:
     """Takes a message of an unknown conversation to a service here."""
-    # As long as the first message is not acknowledged, a later one may come before it.
+    # Until the first message is acknowledged, a later message may come before it.
     if envelope.is_initiator and not envelope.first_unacknowledged and envelope.message_sequence_number is not None:
         if envelope.type == "MESSAGE" and envelope.message_sequence_number == 0:
             return _begin(context, service, envelope, offset, timestamp_ms)
@@ -197,7 +197,7 @@ def _begin(
 
 
 class Receiving(Step):
-    """A conversation in a batch: what comes from its far endpoint."""
+    """A conversation in a batch: the messages from its far endpoint."""
 
     def take_own_back(self, envelope: Envelope) -> None:
         """Takes a dropped message. If the conversation's endpoint here has sent it, its route leads back here."""

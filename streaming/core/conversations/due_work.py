@@ -254,7 +254,7 @@ class _Looking(Receiving):
         reason = f"service {name!r} of database {endpoint.database!r} was dropped"
         endpoint.state, endpoint.timer_ms = State.CD, FOREVER_MS
         conversation.is_view_stale = True
-        # The Error comes first: otherwise dropping what waits would end the far endpoint with another Error.
+        # The Error comes first: dropping the waiting messages may end the far endpoint with another Error.
         self.fail(TARGET - side, REMOTE_SERVICE_DROPPED, reason)
         self.drop(side, reason)
 

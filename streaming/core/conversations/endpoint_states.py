@@ -76,7 +76,7 @@ TRANSITIONS: dict[tuple[State, Trigger], State] = {
     (State.ER, Trigger.END_WITH_ERROR): State.CD,
     (State.ER, Trigger.END_WITH_CLEANUP): State.CD,
     (State.ER, Trigger.FAR_FAILED): State.ER,
-    (State.CD, Trigger.END_WITH_CLEANUP): State.CD,  # drops what it still has to tell
+    (State.CD, Trigger.END_WITH_CLEANUP): State.CD,  # drops the messages that it has yet to send
     (State.CD, Trigger.FAR_FAILED): State.CD,
     (State.CD, Trigger.END_DELIVERED): State.CD,
 }

@@ -1,6 +1,6 @@
 """The marks of a partition: how far its decisions have been carried out, so that each takes effect once.
 
-Spark's sink writes at least once: a failed attempt may leave any part of what it wrote, and a batch may be done again.
+Spark's sink writes at least once: a failed attempt may leave any part of its records, and a batch may be done again.
 The numbers of a partition's decision records are consecutive, and a batch that is done again gives the same numbers.
 So after the record with number n, a record has one of these verdicts:
 
@@ -11,7 +11,7 @@ So after the record with number n, a record has one of these verdicts:
     other `ends` for the same `first`     two routers have decided differently: the partition stops
     a new number in a batch that is neither n's nor begins after n     as before: the partition stops
 
-Once a generation has been seen, records of lower ones are refused. A new generation begins with number 1.
+Once a generation has been seen, records of lower generations are refused. A new generation begins with number 1.
 """
 
 from dataclasses import dataclass

@@ -215,7 +215,7 @@ def _restore_direction(taken: Snapshot | int) -> Direction:
 
 
 def _why_of(text: str, retry_ms: int | None) -> Why:
-    """Returns the reason that is stored as a sentence alone."""
+    """Returns the reason of a snapshot that has only the sentence of the reason."""
     if retry_ms is not None:
         return Why.FAILED
     if text.endswith(ON_THEIR_WAY):

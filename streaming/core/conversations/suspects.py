@@ -14,7 +14,7 @@ from streaming.core.times import FOREVER_MS
 
 REASON = "the router was restored, and it is not known which messages of this conversation were delivered"
 
-# Numbers of messages in a generation begin above those of all earlier ones, since the last ones are not known.
+# Message numbers in a generation begin above the numbers of all earlier generations, whose last numbers are not known.
 GENERATION_BITS = 40
 
 

@@ -42,7 +42,7 @@ class Transmitting(Holding):
         now_ms = self.context.now_ms
         far.silent_ms = now_ms if far.silent_ms is None else far.silent_ms
         if far.came_back_from and not far.address and far.resend_ms is not None and now_ms >= far.resend_ms:
-            far.came_back_from, far.window = [], 1  # one message tries whether they still come back
+            far.came_back_from, far.window = [], 1  # a single message tests whether messages still come back
         decision = self.route(far.side, sender.database)
         if decision.outcome is routing.Outcome.LOCAL:
             return True

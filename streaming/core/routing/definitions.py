@@ -1,6 +1,6 @@
 """Databases, services and routes, as the statements CREATE, ALTER and DROP define them.
 
-A statement that is refused changes nothing. Its number is that of Service Broker's message, where there is one.
+A refused statement changes nothing. Its error has the number of Service Broker's message, if there is one.
 """
 
 from collections.abc import Iterator

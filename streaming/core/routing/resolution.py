@@ -84,7 +84,7 @@ class _Resolution:
         return self._by_table(database, is_outside=False)
 
     def _from_outside(self) -> Decision:
-        """Decides about a message from outside, or one that came back."""
+        """Decides about a message from outside, or a message that came back."""
         conversation = self.conversation
         wanted = conversation.to_broker_instance
         # A reply goes straight to the broker instance that it names.

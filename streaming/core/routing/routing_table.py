@@ -1,4 +1,4 @@
-"""The routes of one database, indexed by what a conversation may name."""
+"""The routes of one database, indexed by service and broker instance."""
 
 from bisect import bisect_left, insort
 from collections.abc import Sequence

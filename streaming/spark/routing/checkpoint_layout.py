@@ -111,7 +111,7 @@ def advice_about(replaced: list[str]) -> str:
 
 
 def keep(spark: SparkSession, location: str, layout: RouterLayout) -> None:
-    """Writes the layout of a new checkpoint. Call it only when no other router can be writing one.
+    """Writes the layout of a new checkpoint. Call it only when no other router can be writing a layout.
 
     Raises:
         UserError: Another router has written a layout there since `settle`.

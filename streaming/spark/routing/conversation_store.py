@@ -61,7 +61,7 @@ _decode = msgspec.msgpack.Decoder(list[Any]).decode
 
 
 class _Instants(NamedTuple):
-    """The columns of a conversation that say when it is due."""
+    """The columns with the instants at which a conversation is due."""
 
     wake_ms: int
     due_ms: int
@@ -127,7 +127,7 @@ class ConversationStore:
 
     @property
     def incoming(self) -> int:
-        """The number of conversations that other instances have begun."""
+        """Returns the number of conversations that other instances have begun."""
         resting = pc.sum(self._resting.column("is_incoming")).as_py() or 0
         return int(resting) + sum(each.is_incoming() for each in self.taken.values())
 

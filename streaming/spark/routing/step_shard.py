@@ -1,6 +1,6 @@
 """Takes a shard of the router through one batch.
 
-First come definitions and reports, then messages from other instances, what is due, and statements of programs.
+The order is: definitions and reports, messages from other instances, due conversations, statements of programs.
 """
 
 from collections import Counter
@@ -130,7 +130,7 @@ class _ShardStep:
         self._end_suspects(suspects)
         for report in reports:
             self._take_report(report)
-        # Acknowledgements that have come are taken before what is due is sent again.
+        # Acknowledgements are taken before due messages are sent again.
         for record, found in incoming:
             self._take_said(Source.INCOMING, record, found)
         self._send_again(news)
@@ -269,7 +269,7 @@ class _ShardStep:
         return min(FOREVER_MS, self.state.clock.now_ms + max(0, instant_ms - self.times.broker_ms))
 
     def _close(self) -> None:
-        """Closes the batch: packs the conversations, numbers the decisions, and adds their rows and those of views."""
+        """Closes the batch: packs the conversations, numbers the decisions, adds the rows of decisions and views."""
         state, context, result = self.state, self.context, self.result
         for end, source in enumerate((Source.MESSAGES, Source.INCOMING)):
             if self.said[source]:

@@ -89,7 +89,7 @@ def _take_role(context: Context, report: ConnectedReport | RoleReport, away: dic
 
 
 def _ask_for_principals(context: Context, store: Store, changed: list[Pair], services: Mapping[Pair, set[str]]) -> None:
-    """Asks for the principals that were lost, and again for those for which messages wait."""
+    """Asks for the lost principals, and asks again for principals for which messages wait."""
     for pair in dict.fromkeys(changed):
         if context.mirrors.principal(pair) is None:
             context.ask(pair)
@@ -110,7 +110,7 @@ def ask_for_routes(
     Args:
         context: The context.
         needed: The routes.
-        store: The conversations, which get the new ones.
+        store: The conversations, to which the new conversations are added.
         secret: The secret of the checkpoint.
         partition: The shard's partition.
     """

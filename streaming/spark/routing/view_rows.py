@@ -62,7 +62,7 @@ def conversation_rows(
         if conversation.is_view_stale and conversation.endpoints[side] is not None:
             value = _encode(_endpoint_fields(conversation, side, clock))
             rows.append((topics.service_conversations, key, value, None, partition))
-        # Messages to a side are held by the endpoint of the other one.
+        # The endpoint of the opposite side holds the messages to a side.
         sender_key, held = view_key(conversation.conversation_id, TARGET - side), held_now[side]
         if held:
             value = _encode(_transmission_fields(conversation, side, held, clock))
