@@ -51,8 +51,7 @@ def run_shard(  # noqa: PLR0913, PLR0917  (the parts of a batch)
     else:
         state = ShardState(Clock(batch_ms, batch_ms))
     state.clock.advance(batch_ms)
-    result = step_shard(state, by_source(batch), settings, partition, () if restored is None else restored.suspects)
-    return TakenShard(result.rows, state.row(result.wake_ms), result.wake_ms - state.clock.now_ms, result.done)
+    return step_shard(state, by_source(batch), settings, partition, () if restored is None else restored.suspects)
 
 
 def _has_news(batch: pa.Table) -> bool:

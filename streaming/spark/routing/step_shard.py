@@ -5,7 +5,6 @@ The order is: definitions and reports, messages from other instances, due conver
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 
 from streaming.core.conversations.context import Context
 from streaming.core.conversations.conversation import Conversation
@@ -28,6 +27,7 @@ from streaming.spark.routing.shard_state import ShardState
 from streaming.spark.routing.sources import RouterSource
 from streaming.spark.routing.take_news import ask_for_routes, take_news
 from streaming.spark.routing.view_rows import conversation_rows, definition_rows, forgotten_rows, removal_rows
+from streaming.spark.shard_worker import TakenShard
 from streaming.wire.envelope import Envelope, decode_incoming, decode_value
 from streaming.wire.output_records import OutputRow
 from streaming.wire.record_decoders import InvalidRecordError
@@ -53,28 +53,13 @@ _WRONG_PARTITION = (
 )
 
 
-@dataclass(slots=True)
-class ShardResult:
-    """The result of a batch, besides the changed state.
-
-    Attributes:
-        rows: The rows to be written, in order.
-        wake_ms: The earliest wake-up of a conversation, a question, a route or a mirrored route, by the shard's clock.
-        done: Periodic task -> the number of things that the batch has done for it.
-    """
-
-    rows: list[OutputRow] = field(default_factory=list)
-    wake_ms: int = FOREVER_MS
-    done: Counter[str] = field(default_factory=Counter)
-
-
 def step_shard(
     state: ShardState,
     records: Sequence[list[Record]],
     settings: RouterShardSettings,
     partition: int,
     suspects: Sequence[Suspect],
-) -> ShardResult:
+) -> TakenShard:
     """Steps the conversations that a batch names, and the conversations that are due.
 
     Args:
@@ -98,7 +83,8 @@ class _ShardStep:
         self.times = times_of(records, state.clock.batch_ms)
         self.own = Partition(partition, settings.partitions)
         self.topics = Topics(settings.topic_prefix)
-        self.result = ShardResult()
+        self.rows: list[OutputRow] = []
+        self.done: Counter[str] = Counter()
         self.store = ConversationStore(state.conversations)
         self.advanced = advance(state.definitions, records[RouterSource.COMMANDS], self.times.tick_ms)
         self.context = Context(
@@ -117,7 +103,7 @@ class _ShardStep:
             self.times.read_ms,
         )
 
-    def run(self, suspects: Sequence[Suspect]) -> ShardResult:
+    def run(self, suspects: Sequence[Suspect]) -> TakenShard:
         """Takes the shard through the batch."""
         context, store = self.context, self.store
         self._write_definitions(self.advanced)
@@ -137,21 +123,21 @@ class _ShardStep:
         self._look_at_due()
         if self.partition == _WRITER_OF_SHARED:
             ask_for_routes(context, needed, store, self.settings.secret, self.own)
-            self.result.done[tasks.ASK_FOR_ROUTES.name] += len(needed)
+            self.done[tasks.ASK_FOR_ROUTES.name] += len(needed)
         for record, found in messages:
             self._take_said(Source.MESSAGES, record, found)
         for _, conversation in sorted(store.taken.items()):
             if conversation.far is not None:
                 Step(context, conversation).acknowledge()
-        self._close()
-        return self.result
+        wake_ms = self._close()
+        return TakenShard(self.rows, self.state.row(wake_ms), wake_ms - context.now_ms, self.done)
 
     def _write_definitions(self, advanced: Advanced) -> None:
         """Keeps the definitions after commands and expired routes, and writes the rows about them."""
         before, self.state.definitions = self.state.definitions, advanced.stored
         if self.partition != _WRITER_OF_SHARED:
             return
-        topics, rows = self.topics, self.result.rows
+        topics, rows = self.topics, self.rows
         rows += [dead_letter(each, topics.service_commands, reason, topics) for each, reason in advanced.refused]
         if self.records[RouterSource.COMMANDS] or not before:
             rows += definition_rows(opened(before), advanced.definitions, topics, self.state.clock.batch_ms)
@@ -164,7 +150,7 @@ class _ShardStep:
                 report = decode_report(record.value)
             except InvalidRecordError as error:
                 if self.partition == _WRITER_OF_SHARED:
-                    self.result.rows.append(dead_letter(record, self.topics.service_reports, str(error), self.topics))
+                    self.rows.append(dead_letter(record, self.topics.service_reports, str(error), self.topics))
             else:
                 if not isinstance(report, RefusedReport) or report.partition == self.partition:
                     found.append(report)
@@ -184,9 +170,7 @@ class _ShardStep:
             ended = end_suspect(self.context, known, suspect, self.settings.generation)
             if known is None and ended is not None:
                 self.store.add(ended)
-            self.result.rows += forgotten_rows(
-                suspect.conversation_id, self.topics, self.partition, is_kept=ended is not None
-            )
+            self.rows += forgotten_rows(suspect.conversation_id, self.topics, self.partition, is_kept=ended is not None)
 
     def _take_report(self, report: ServiceReport) -> None:
         if isinstance(report, News):
@@ -228,7 +212,7 @@ class _ShardStep:
 
     def _look_at_due(self) -> None:
         """Looks at the conversations that are due, and deletes the views of conversations that are forgotten."""
-        context, store, done = self.context, self.store, self.result.done
+        context, store, done = self.context, self.store, self.done
         before = len(context.decisions)
         for conversation in store.take_up_due(context.now_ms, context.read_ms, context.settings.max_looked_at):
             if context.let_go <= 0:
@@ -242,7 +226,7 @@ class _ShardStep:
                     done[tasks.RECLASSIFY_CONVERSATIONS.name] += 1
             if not look(context, conversation):
                 store.remove(conversation)
-                self.result.rows += removal_rows(conversation, self.topics, self.partition)
+                self.rows += removal_rows(conversation, self.topics, self.partition)
         # Nothing else that is due drops messages.
         stale = sum(isinstance(each, Drop) for each in context.decisions[before:])
         done[tasks.DELETE_STALE_MESSAGES.name] += stale
@@ -268,33 +252,36 @@ class _ShardStep:
         """Returns the expected instant of the shard's clock when the brokers' clock shows an instant."""
         return min(FOREVER_MS, self.state.clock.now_ms + max(0, instant_ms - self.times.broker_ms))
 
-    def _close(self) -> None:
-        """Closes the batch: packs the conversations, numbers the decisions, adds the rows of decisions and views."""
-        state, context, result = self.state, self.context, self.result
+    def _close(self) -> int:
+        """Packs the conversations, numbers the decisions, and adds the rows of decisions and views.
+
+        Returns the earliest wake-up of a conversation, a question, a route or a mirrored route, by the shard's clock.
+        """
+        state, context = self.state, self.context
         for end, source in enumerate((Source.MESSAGES, Source.INCOMING)):
             if self.said[source]:
                 state.ends[end] = self.said[source][-1].offset + 1
         context.close()
         state.held, state.round_trip_ms = context.waiting_count, context.round_trip_ms
         for conversation, before in views_of(self.store):
-            result.rows += conversation_rows(conversation, before, self.topics, self.partition, state.clock)
+            self.rows += conversation_rows(conversation, before, self.topics, self.partition, state.clock)
         state.conversations, (wake_ms, due_ms), lowest = self.store.pack(self.settings.conversations, context.now_ms)
         expiry_ms = self.advanced.definitions.next_expiry_ms()
-        result.wake_ms = min(
+        ends = state.ends[0], state.ends[1]
+        deleted = clean_up(state.clean_up, state.clock, self.settings.keep_ms, ends, lowest)
+        if deleted is not None:
+            context.decisions.append(deleted)
+            self.done[tasks.RESUME_CLEAN_UP.name] += 1
+        values = list(decision_records(context.decisions, self.settings.generation, state.number, ends))
+        state.number += len(values)
+        self.rows += [(self.topics.service_decisions, None, value, None, self.partition) for value in values]
+        return min(
             wake_ms,
             self._wake_at(due_ms),
             self._wake_at(FOREVER_MS if expiry_ms is None else expiry_ms),
             context.questions.next_ms(),
             context.mirrors.next_ms(),
         )
-        ends = state.ends[0], state.ends[1]
-        deleted = clean_up(state.clean_up, state.clock, self.settings.keep_ms, ends, lowest)
-        if deleted is not None:
-            context.decisions.append(deleted)
-            result.done[tasks.RESUME_CLEAN_UP.name] += 1
-        values = list(decision_records(context.decisions, self.settings.generation, state.number, ends))
-        state.number += len(values)
-        result.rows += [(self.topics.service_decisions, None, value, None, self.partition) for value in values]
 
 
 def _decode(source: Source, record: Record) -> Envelope | str:
