@@ -1,6 +1,7 @@
 """Converts definitions to plain values and back, in the format that a checkpoint keeps."""
 
-from dataclasses import astuple
+from dataclasses import fields
+from operator import attrgetter
 from typing import Any
 
 from streaming.core.routing.databases import Database, Service
@@ -9,6 +10,11 @@ from streaming.core.routing.routing_table import Route
 
 Snapshot = list[Any]
 
+# Return all values in the order of the fields. dataclasses.astuple takes 30 times as long.
+_database_values, _service_values, _route_values = (
+    attrgetter(*[each.name for each in fields(kind)]) for kind in (Database, Service, Route)
+)
+
 
 def take(definitions: Definitions) -> Snapshot:
     """Returns definitions as nested sequences of None, bool, int and str."""
@@ -16,9 +22,9 @@ def take(definitions: Definitions) -> Snapshot:
         definitions.now_ms,
         definitions.version,
         definitions.services_created,
-        [astuple(each) for each in definitions.databases.values()],
-        [astuple(each) for each in definitions.services()],
-        [astuple(each) for table in definitions.tables.values() for each in table.routes.values()],
+        [*map(_database_values, definitions.databases.values())],
+        [*map(_service_values, definitions.services())],
+        [_route_values(each) for table in definitions.tables.values() for each in table.routes.values()],
     ]
 
 
