@@ -28,7 +28,6 @@ COMPILED = (
     "core/activation/task_starts",
     "core/activation/tasks",
     "core/activation/transaction_marks",
-    "core/conversations/answers",
     "core/conversations/context",
     "core/conversations/conversation",
     "core/conversations/delivery",
