@@ -111,7 +111,7 @@ def test_a_destination_that_rests_after_a_failed_connection_is_not_asked() -> No
     try:
         found.send(ONE, (b"c", b"", []))
         wait_until(lambda: found.rows()[0].suppressed_until, 10, "the end of the attempt")
-        found.ask_role(AskRole(INSTANCE, ONE, OTHER))
+        found.roles.ask(AskRole(INSTANCE, ONE, OTHER))
         wait_until(lambda: tried[OTHER], 10, "a question")
         assert tried == {ONE: 1, OTHER: 1}
     finally:

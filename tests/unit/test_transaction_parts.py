@@ -56,7 +56,7 @@ def decisions(partition: int, number: int, first: int) -> DecisionBatch:
     "places", [[(0, 1, 1), (0, 2, 1), (0, 3, 3)], [(0, 1, 1), (1, 1, 1), (0, 2, 2)]], ids=["one", "two partitions"]
 )
 def test_each_decision_is_carried_out_once_however_many_transactions_it_takes(
-    places: list[tuple[int, int, int]], monkeypatch: pytest.MonkeyPatch
+    places: list[tuple[int, int, int]],
 ) -> None:
     records = {(place[0], place[1] - 1): decisions(*place) for place in places}
     waiting = deque(SimpleNamespace(partition=lambda p=p: p, offset=lambda o=n - 1: o) for p, n, _ in places)
@@ -64,8 +64,8 @@ def test_each_decision_is_carried_out_once_however_many_transactions_it_takes(
     share = SimpleNamespace(waiting=waiting, partitions=partitions)
     queues = SimpleNamespace(begin=lambda: None, look=lambda _queues: None)
     destination = SlowDestination()
-    context = Context(Topics(), share, None, queues, destination, print)  # type: ignore[arg-type]
-    monkeypatch.setattr(context, "decode", lambda message: records[message.partition(), message.offset()])
+    decoder = SimpleNamespace(decode=lambda message: records[message.partition(), message.offset()])
+    context = Context(Topics(), share, None, queues, destination, decoder)  # type: ignore[arg-type]
     lost: dict[int, str] = {}
     transactions = 0
     while waiting:

@@ -1,4 +1,4 @@
-"""Deletes the records that no program needs any more, as the router has decided."""
+"""Deletes the records that no program needs any more. The router decides which records these are."""
 
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -16,24 +16,26 @@ from streaming.wire.topics import Topics
 
 # Makes a request.
 Ask = Callable[[], Future[Any]]
-# Takes its answer.
+# Takes the answer to a request.
 Then = Callable[[Any], None]
 
 
 class CleanUps:
-    """Requests to delete records. `resume` repeats those that have failed, unless a later one has replaced them."""
+    """Requests to delete records. `resume` repeats a failed request, unless a later request has replaced it."""
 
     def __init__(self, admin: Admin, topics: Topics, say: Callable[[str], None]) -> None:
         self._admin = admin
         self._topics = topics
         self._say = say
-        # Topic and partition -> the request under way, what takes its answer, and what repeats it.
+        # Topic and partition -> the request under way, the function for its answer, and the function that repeats it.
         self._open: dict[str, tuple[Future[Any], Then, Callable[[], None]]] = {}
         self._failed: dict[str, Callable[[], None]] = {}
         self._has_warned = False
 
     def start(self, partition: Partition, offset: int, clean_up: CleanUp) -> None:
-        """Asks Kafka to delete what a committed CLEAN_UP allows, except messages that the router may not know of.
+        """Asks Kafka to delete the records that a committed CLEAN_UP names, except messages that were returned.
+
+        The router may not know yet that this transport has returned these messages.
 
         Args:
             partition: The partition.
@@ -45,13 +47,13 @@ class CleanUps:
         limit = clean_up.messages if held is None else min(clean_up.messages, held)
         self._delete(topics.service_messages, number, limit)
         self._delete(topics.service_incoming, number, clean_up.incoming)
-        # The decisions of the last batches stay in any case, because they say how far the router had read.
+        # The decisions of the last batches stay in any case, because they show how far the router had read.
         if partition.cleaned_up_to is not None and clean_up.decided_ms > 0:
             self._delete_decisions(number, clean_up.decided_ms, partition.cleaned_up_to)
         partition.cleaned_up_to = offset
 
     def look(self) -> None:
-        """Looks for answers, and warns of the first failure."""
+        """Takes the answers that have arrived, and warns of the first failure."""
         for place, (future, then, again) in [*self._open.items()]:
             if future.done():
                 del self._open[place]
@@ -62,14 +64,14 @@ class CleanUps:
                     self._fail(place, error, again)
 
     def resume(self) -> int:
-        """Repeats the requests that have failed. Returns their number."""
+        """Repeats the requests that have failed. Returns the number of these requests."""
         failed, self._failed = self._failed, {}
         for again in failed.values():
             again()
         return len(failed)
 
     def _delete_decisions(self, number: int, decided_ms: int, limit: int) -> None:
-        """Asks Kafka for the first decision from an instant on. Those before it, and before the limit, are deleted."""
+        """Asks Kafka for the first decision from an instant on, and then deletes those before it and before a limit."""
         place = TopicPartition(self._topics.service_decisions, number)
         spec = {place: OffsetSpec.for_timestamp(decided_ms)}
         self._request(
@@ -96,7 +98,7 @@ class CleanUps:
             self._fail(place, error, again)
 
     def _fail(self, place: str, error: BaseException, again: Callable[[], None]) -> None:
-        """Keeps a request that has failed, to be repeated. Warns of the first one."""
+        """Keeps a failed request for `resume`. Warns of the first failure."""
         self._failed[place] = again
         if self._has_warned:
             return

@@ -1,7 +1,7 @@
-"""The connection to another instance: a producer for its Kafka cluster, in a thread of its own.
+"""The connection to another instance: a producer for that instance's Kafka cluster, in a separate thread.
 
-A destination that is down holds up nothing else; one that is slow is waited for, up to 0.5 s each time. Records wait in
-memory, up to a limit. What cannot be sent is dropped: the router sends it again.
+A destination that is down delays nothing else. The transport waits for a slow destination, up to 0.5 s each time.
+Records wait in memory, up to a limit. Records that cannot be sent are dropped, and the router sends them again.
 """
 
 import threading
@@ -18,18 +18,20 @@ from streaming.errors import UserError
 from streaming.kafka.clients import Cluster
 from streaming.kafka.errors import FAULTS_OF_A_RECORD, kafka_error
 from streaming.kafka.periodic_tasks import Clock
+from streaming.wire.between_instances import not_sent
 from streaming.wire.delivered import Row, size_of
 from streaming.wire.headers import Headers
+from streaming.wire.service_decisions import ConnectedReport, NotSentReport
 from streaming.wire.topics import Topics
 
 MAX_WAITING_BYTES = 16 * 1024 * 1024
 _CONNECT_TIMEOUT_S = 10.0
 _POLL_S = 0.1
-# The longest wait for room. One that is in vain is not repeated until something moves.
+# The longest wait for room. After a wait in vain, the next wait comes only when the destination has taken a record.
 _PATIENCE_S = 0.5
-# A record that Kafka has not stored by then is dropped. It has been sent again long before.
+# A record that Kafka has not stored by then is dropped. The router has sent the record again long before.
 _DELIVERY_TIMEOUT_MS = 30_000
-# A larger record is a batch of its own. If a smaller one is refused, another one of its batch may be the reason.
+# A larger record is a batch of its own. If Kafka refuses a smaller record, another record of the batch may be invalid.
 _BATCH_BYTES = 128 * 1024
 _PRODUCER = {
     "enable.idempotence": True,
@@ -44,13 +46,14 @@ _PRODUCER = {
 
 
 class InstanceConnection:
-    """The connection to one address. The main thread sends; a thread of its own connects and talks to Kafka.
+    """The connection to one address. The main thread sends. A thread of the connection connects and talks to Kafka.
 
     Attributes:
         address: The address, as the route names it.
-        state: The state, for those who show it.
+        state: The state of the connection.
         messages: Records that were handed to Kafka's client.
         bytes: Their bytes.
+        waiting_bytes: The size of the records that were not handed to Kafka's client yet.
         dropped: Records that were dropped.
     """
 
@@ -59,33 +62,30 @@ class InstanceConnection:
         address: str,
         cluster_of: Callable[[str], Cluster],
         times: ConnectionTimes,
-        on_change: Callable[[str, bool], None],
-        on_refused: Callable[[Headers, str], None],
+        report: Callable[[ConnectedReport | NotSentReport], None],
     ) -> None:
-        """Begins closed.
+        """Starts the thread. The connection is closed at first.
 
         Args:
             address: The address.
-            cluster_of: Returns its Kafka cluster; raises UserError if it may not be reached.
+            cluster_of: Returns the address's Kafka cluster; raises UserError if this transport may not reach it.
             times: The times.
-            on_change: Is told the address, and whether it can be reached; from another thread. It is not told of a
-                connection that was idle and is opened again, if nothing was dropped meanwhile.
-            on_refused: Is told the headers of a record that can never be sent, and why; also from another thread.
+            report: Takes reports to the router, also from another thread: whether the address can be reached, and
+                which records can never be sent. An idle connection that is opened again makes no report if no record
+                was dropped meanwhile.
         """
         self.address = address
         self.state = Connection(times)
-        self.messages = self.bytes = self.dropped = 0
+        self.messages = self.bytes = self.waiting_bytes = self.dropped = 0
         self._cluster_of = cluster_of
         self._topic = Topics(topic_prefix(address)).service_incoming
-        self._on_change = on_change
-        self._on_refused = on_refused
+        self._report = report
         self._lock = threading.Condition()
         self._waiting: deque[Row] = deque()
-        self._waiting_bytes = 0
-        # Whether the destination has taken something since it was waited for in vain.
+        # Whether the destination has taken a record since the last wait in vain.
         self._is_moving = True
         self._is_closing = False
-        # Whether the router has to send again what it has sent: this or an earlier process may have dropped some of it.
+        # Whether the router has to send its messages again: this or an earlier process may have dropped some of them.
         self._has_to_report = True
         self._problem: str | None = None
         self._thread = threading.Thread(target=self._run, name=f"connection to {address}", daemon=True)
@@ -93,11 +93,11 @@ class InstanceConnection:
 
     @property
     def is_connected(self) -> bool:
-        """Returns whether it is connected."""
+        """Returns whether the connection is open."""
         return self.state.state is ConnectionState.CONNECTED
 
     def takes(self) -> bool:
-        """Returns whether a record can be taken now, or when the attempt to connect succeeds. If not, it is dropped."""
+        """Returns whether records can be taken now, or when the attempt to connect succeeds. If not, drops a record."""
         with self._lock:
             is_usable = self.state.use(Clock.now_ms())
             if not is_usable:
@@ -105,26 +105,26 @@ class InstanceConnection:
             return is_usable
 
     def send(self, row: Row) -> None:
-        """Takes a record to be sent, or drops it. If there is no room, waits a moment, unless nothing moves."""
+        """Takes a record to be sent, or drops it. If there is no room, waits a moment for a destination that works."""
         size = size_of(row)
         if size > MAX_WAITING_BYTES:
             self.dropped += 1
-            self._on_refused(row[2], f"it has {size:,} bytes, more than {MAX_WAITING_BYTES:,}")
+            self._report_refused(row[2], f"it has {size:,} bytes, more than {MAX_WAITING_BYTES:,}")
             return
 
         def has_room() -> bool:
-            return self._waiting_bytes + size <= MAX_WAITING_BYTES
+            return self.waiting_bytes + size <= MAX_WAITING_BYTES
 
         with self._lock:
             is_usable = self.state.use(Clock.now_ms())
             if is_usable and not has_room() and self._is_moving:
-                # What is dropped comes again only after seconds. So a destination that takes records is waited for.
+                # The router sends a dropped record again only after seconds, so a short wait is better.
                 self._is_moving = self._lock.wait_for(has_room, _PATIENCE_S)
             if not is_usable or not has_room():
                 self._drop()
                 return
             self._waiting.append(row)
-            self._waiting_bytes += size
+            self.waiting_bytes += size
             self._lock.notify_all()
 
     def _drop(self) -> None:
@@ -132,41 +132,35 @@ class InstanceConnection:
         self._has_to_report = True
 
     def want(self) -> None:
-        """Notes that something waits for this connection elsewhere, so that it is opened when it may be."""
+        """Notes that a message waits elsewhere for this connection. It is then opened as soon as allowed."""
         with self._lock:
             self.state.use(Clock.now_ms())
             self._lock.notify_all()
 
-    @property
-    def waiting_bytes(self) -> int:
-        """Returns the size of the records that were not handed to Kafka's client yet."""
-        return self._waiting_bytes
-
     def try_again(self) -> bool:
-        """Opens the connection again if something waits and it does not rest. Returns whether it does."""
+        """Opens the connection again if a message waits and the connection does not rest. Returns True if it opens."""
         with self._lock:
             is_opened = self.state.try_again(Clock.now_ms())
-            if is_opened:
-                self._lock.notify_all()
+            self._lock.notify_all()
             return is_opened
 
     def close_if_idle(self) -> bool:
-        """Closes the connection if it has not been used for long. Returns whether it does."""
+        """Closes the connection if it was not used for long. Returns True if it closes."""
         with self._lock:
             is_idle = self.state.is_idle(Clock.now_ms())
             if is_idle:
                 self.state.close_idle(Clock.now_ms())
-                self._lock.notify_all()
+            self._lock.notify_all()
             return is_idle
 
     def close(self) -> None:
-        """Begins to end the connection. What waits is dropped."""
+        """Begins to end the connection. Records that still wait are lost."""
         with self._lock:
             self._is_closing = True
             self._lock.notify_all()
 
     def wait_until_closed(self, timeout_s: float) -> None:
-        """Waits for the end, for `timeout_s` at most. The thread does not keep the process from ending."""
+        """Waits for the end of the connection's thread, for `timeout_s` at most."""
         self._thread.join(timeout_s)
 
     def _run(self) -> None:
@@ -190,7 +184,7 @@ class InstanceConnection:
             self.state.connected(Clock.now_ms())
             has_to_report, self._has_to_report = self._has_to_report, False
         if has_to_report:
-            self._on_change(self.address, True)
+            self._report(ConnectedReport(self.address, True))
         while self._is_open():
             self._hand_over(producer)
             producer.poll(0)
@@ -205,11 +199,11 @@ class InstanceConnection:
         return self.is_connected and self._problem is None and not self._is_closing
 
     def _connect(self, producer: Producer) -> None:
-        """Asks for the topic; raises KafkaException if it cannot be written to."""
+        """Asks for the topic; raises KafkaException if the topic cannot be found."""
         found = producer.list_topics(self._topic, timeout=_CONNECT_TIMEOUT_S).topics[self._topic]
         if found.error is not None:
             raise KafkaException(found.error)
-        # A client also reports the brokers that it could not reach before it reached this one.
+        # A client also reports the brokers that it could not reach before it reached this broker.
         self._problem = None
 
     def _hand_over(self, producer: Producer) -> None:
@@ -220,7 +214,7 @@ class InstanceConnection:
         taken = 0
         for key, value, headers in rows:
             try:
-                # A report does not have the headers of its record.
+                # Kafka's answer does not have the headers of the record.
                 is_large = len(value or b"") > _BATCH_BYTES
                 report = partial(self._reported_large, headers) if is_large else self._reported
                 theirs = cast("list[tuple[str, str | bytes | None]]", headers)
@@ -236,7 +230,7 @@ class InstanceConnection:
         self.messages += taken
         with self._lock:
             for _ in range(taken):
-                self._waiting_bytes -= size_of(self._waiting.popleft())
+                self.waiting_bytes -= size_of(self._waiting.popleft())
             if taken:
                 self._is_moving = True
                 self._lock.notify_all()
@@ -248,7 +242,13 @@ class InstanceConnection:
     def _reported_large(self, headers: Headers, error: KafkaError | None, message: Message) -> None:
         self._reported(error, message)
         if error is not None and error.code() in FAULTS_OF_A_RECORD:
-            self._on_refused(headers, f"{self.address} refuses it: {error.str()}")
+            self._report_refused(headers, f"{self.address} refuses it: {error.str()}")
+
+    def _report_refused(self, headers: Headers, reason: str) -> None:
+        """Reports a record that can never be sent, if the record is a message with a number."""
+        report = not_sent(headers, reason)
+        if report is not None:
+            self._report(report)
 
     def _reported(self, error: KafkaError | None, _message: Message) -> None:
         if error is None:
@@ -264,6 +264,6 @@ class InstanceConnection:
             self.state.lost(Clock.now_ms(), reason, is_pending=is_pending or bool(self._waiting))
             self.dropped += len(self._waiting)
             self._waiting.clear()
-            self._waiting_bytes = 0
+            self.waiting_bytes = 0
             self._has_to_report = True
-        self._on_change(self.address, False)
+        self._report(ConnectedReport(self.address, False))

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaException, Message, Producer
 
 from streaming.core.connections.connection import Connection, ConnectionState
 from streaming.core.connections.forwarder import NO_ROOM, TIME_OVER, Destination, Forwarder
-from streaming.core.conversations.decisions import AskRole, Forward
+from streaming.core.conversations.decisions import Forward
 from streaming.core.maintenance import tasks
 from streaming.core.maintenance.schedule import PeriodicTask
 from streaming.daemons.transport.connection import InstanceConnection
@@ -18,9 +18,8 @@ from streaming.daemons.transport.roles import RoleAsker
 from streaming.daemons.transport.settings import TransportSettings
 from streaming.kafka.broker_clock import BrokerClock
 from streaming.kafka.periodic_tasks import Clock, Work
-from streaming.wire.between_instances import forwarded, not_sent
+from streaming.wire.between_instances import forwarded
 from streaming.wire.delivered import Row, size_of
-from streaming.wire.headers import Headers
 from streaming.wire.record_decoders import InvalidRecordError
 from streaming.wire.service_decisions import ConnectedReport, NotSentReport, RoleReport
 from streaming.wire.service_maintenance import ConnectionRow
@@ -35,11 +34,12 @@ Forwarded = tuple[Forward, Message]
 
 
 class Connections:
-    """The connections. One thread may use it.
+    """The connections. Only one thread may use the object.
 
     Attributes:
         dropped: Records that were dropped because there are too many open connections.
-        clock: The clock of the own brokers.
+        clock: The clock of this instance's brokers.
+        roles: Asks two instances which of them is a database's principal. Their answers become reports to the router.
     """
 
     def __init__(
@@ -50,14 +50,14 @@ class Connections:
         say: Callable[[str], None],
         clock: BrokerClock,
     ) -> None:
-        """Begins without any.
+        """Prepares the object. `send` and `forward` open connections.
 
         Args:
             settings: The transport's settings.
-            topics: The own topics, for reports to the router.
+            topics: The topics of this instance, for reports to the router.
             reports: Writes these reports.
             say: Writes a line to the transport's log.
-            clock: The clock of the own brokers.
+            clock: The clock of this instance's brokers.
         """
         self.dropped = 0
         self._say = say
@@ -69,25 +69,20 @@ class Connections:
         self._connections: dict[str, InstanceConnection] = {}
         self._forwarder: Forwarder[Forwarded] = Forwarder(settings.forward_bytes)
         self._overdue: Counter[int] = Counter()
-        self._roles = RoleAsker(
-            settings.cluster_of,
-            self._state_of,
-            settings.times.after_failure_ms,
-            lambda report: self._report(report.address, report),
-            say,
-        )
+        rest_ms = settings.times.after_failure_ms
+        self.roles = RoleAsker(settings.cluster_of, self._state_of, rest_ms, self.report, say)
 
     def __iter__(self) -> Iterator[InstanceConnection]:
         yield from self._connections.values()
 
     def send(self, address: str, row: Row) -> None:
-        """Hands a record to the connection of an address, which may drop it."""
+        """Hands a record to the connection of an address. The connection may drop the record."""
         connection = self._counted(address)
         if connection is not None:
             connection.send(row)
 
     def takes(self, address: str) -> bool:
-        """Returns whether a record for an address can be taken now. If not, it counts as dropped."""
+        """Returns whether a record for an address can be taken now. If not, counts a dropped record."""
         connection = self._counted(address)
         return connection is not None and connection.takes()
 
@@ -95,7 +90,7 @@ class Connections:
         """Sends a message of another instance on, at once or when the connection is open.
 
         Returns:
-            The number of Service Broker's message if it is dropped.
+            The number of Service Broker's message if the message is dropped.
         """
         connection = self._connection(decision.address)
         if connection is None:
@@ -104,7 +99,7 @@ class Connections:
         try:
             row = forwarded(decision, message, age_ms)
         except InvalidRecordError:
-            return None  # the router has decoded it: another program has written something else in its place
+            return None  # the router has decoded the record: another program has replaced it since
         if row is None:
             return TIME_OVER
         if connection.is_connected:
@@ -116,16 +111,12 @@ class Connections:
         connection.want()
         return None
 
-    def ask_role(self, decision: AskRole) -> None:
-        """Asks two instances which of them is a database's principal. Their answers become reports to the router."""
-        self._roles.ask(decision)
-
     def _state_of(self, address: str) -> Connection | None:
         connection = self._connections.get(address)
         return None if connection is None else connection.state
 
     def _counted(self, address: str) -> InstanceConnection | None:
-        """Returns the connection of an address. If there is none, what was for it counts as dropped."""
+        """Returns the connection of an address. If there are too many connections, counts a record as dropped."""
         connection = self._connection(address)
         if connection is None:
             self.dropped += 1
@@ -141,7 +132,7 @@ class Connections:
     def _connection(self, address: str) -> InstanceConnection | None:
         """Returns the connection of an address; None if there are too many.
 
-        Programs may invent addresses, so a new one takes the place of the closed one that was used last longest ago.
+        Programs may invent addresses, so a new connection replaces the closed connection that was unused for longest.
         """
         connection = self._connections.get(address)
         if connection is not None:
@@ -150,19 +141,17 @@ class Connections:
             closed = [each for each in self if each.state.state is ConnectionState.CLOSED]
             if not closed:
                 return None
-            # What rests is kept longer: without its rest, it would be tried again at once.
+            # Connections that rest are replaced last: a new connection to the same address would be tried at once.
             now_ms = Clock.now_ms()
             oldest = min(closed, key=lambda each: (each.state.suppressed_until_ms > now_ms, each.state.used_ms))
             oldest.close()
             del self._connections[oldest.address]
-        connection = InstanceConnection(
-            address, self._settings.cluster_of, self._settings.times, self._tell, self._tell_refused
-        )
+        connection = InstanceConnection(address, self._settings.cluster_of, self._settings.times, self.report)
         self._connections[address] = connection
         return connection
 
     def periodic_tasks(self) -> dict[PeriodicTask, Work]:
-        """Returns the periodic tasks of connections, with what each does."""
+        """Returns the periodic tasks of connections, and the work of each task."""
         return {
             PeriodicTask(*tasks.CONNECT_TO_DESTINATIONS): lambda: sum(each.try_again() for each in self),
             PeriodicTask(*tasks.CLOSE_IDLE_CONNECTIONS): lambda: sum(each.close_if_idle() for each in self),
@@ -170,12 +159,12 @@ class Connections:
         }
 
     def rows(self) -> list[ConnectionRow]:
-        """Returns the connections, for those who look at them."""
+        """Returns the connections as rows of the program's record in service-maintenance."""
         waiting = self._forwarder.destinations
         return [_row(connection, waiting.get(connection.address, Destination())) for connection in self]
 
     def serve(self) -> Counter[int]:
-        """Sends on what has waited for connections that are open now.
+        """Sends on the messages that have waited for connections that are open now.
 
         Returns:
             Number of Service Broker's message -> messages that were dropped since the last call.
@@ -197,7 +186,7 @@ class Connections:
         return deleted
 
     def close(self) -> None:
-        """Closes all. An attempt to connect that is in progress is not waited for."""
+        """Closes all connections. Does not wait for an attempt to connect that is in progress."""
         for connection in self:
             connection.close()
         end_s = time.monotonic() + _CLOSE_TIMEOUT_S
@@ -205,19 +194,9 @@ class Connections:
             connection.wait_until_closed(max(0.0, end_s - time.monotonic()))
         self._reports.flush(max(0.0, end_s - time.monotonic()))
 
-    def _tell(self, address: str, is_connected: bool) -> None:
-        self._report(address, ConnectedReport(address, is_connected))
-
-    def _tell_refused(self, headers: Headers, reason: str) -> None:
-        report = not_sent(headers, reason)
-        if report is not None:
-            self.tell_not_sent(report)
-
-    def tell_not_sent(self, report: NotSentReport) -> None:
-        """Tells the router that a message can never be sent. Each repetition of the message tells it again."""
-        self._report(report.conversation_id, report)
-
-    def _report(self, key: str, report: ConnectedReport | RoleReport | NotSentReport) -> None:
+    def report(self, report: ConnectedReport | RoleReport | NotSentReport) -> None:
+        """Writes a report to the router. May be called from any thread."""
+        key = report.conversation_id if isinstance(report, NotSentReport) else report.address
         # If Kafka is away, the report is lost. Then the router sends or asks again when its time has come.
         with suppress(BufferError, KafkaException):
             self._reports.produce(self._topic, msgspec.json.encode(report), key.encode())

@@ -37,14 +37,14 @@ class ConnectionsFile(Struct, forbid_unknown_fields=True, frozen=True):
 def clusters(
     path: Path | None, own: Cluster, properties_of: Callable[[Path], Mapping[str, str]]
 ) -> Callable[[str], Cluster]:
-    """Returns a function from an address to its Kafka cluster.
+    """Returns a function from an address to the Kafka cluster at the address.
 
-    Who creates a route, or names a service whose route is TRANSPORT, chooses an address. So no secret goes to one that
-    the file does not name: the function raises UserError.
+    Any user who creates a route, or names a service whose route is TRANSPORT, chooses an address. So no secret may go
+    to an address that the file does not name: for such an address, the function raises UserError.
 
     Args:
-        path: The file; None: there is none.
-        own: The own cluster. Its properties are those of its own brokers, and of others if it has no secrets.
+        path: The file; None: there is no file.
+        own: The cluster of this instance. Its properties also apply to other clusters if they have no secrets.
         properties_of: Reads a properties file.
 
     Raises:
@@ -72,9 +72,9 @@ def clusters(
 
 
 def _normal_pattern(pattern: str) -> str:
-    """Returns a pattern for addresses in normal form: scheme and host in lower case, the port without zeros.
+    """Returns a pattern for addresses in normal form: scheme and host in lower case, the port without leading zeros.
 
-    Brackets are those of IPv6 addresses, and begin no set of characters.
+    A bracket is part of an IPv6 address. It does not begin a set of characters.
     """
     scheme, separator, rest = pattern.replace("[", "[[]").partition("://")
     server, slash, prefix = rest.partition("/")

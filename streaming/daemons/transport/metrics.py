@@ -1,4 +1,4 @@
-"""A transport's metrics and probes, served over HTTP while it runs.
+"""A transport's metrics and probes, served over HTTP while the transport runs.
 
 The main thread counts; requests read the counts. Another thread asks Kafka where the decisions end.
 """
@@ -7,7 +7,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
@@ -27,28 +26,26 @@ _MISSED = 3
 # A transport that works does a step at least this often: a transaction gives up after half of this time.
 _LONGEST_STEP_S = 60.0
 
-_counters = partial(labelled, CounterMetricFamily)
-
 
 @dataclass
 class Counts:
-    """The notes of the main thread.
+    """The values that the main thread notes for the metrics.
 
     Attributes:
-        delivered: Label of a service -> messages that were put into its queue.
-        dead_letters: Label of a service -> dead letters that were written of records for it.
+        delivered: Label of a service -> messages that were put into the service's queue.
+        dead_letters: Label of a service -> dead letters of records for the service.
         refused: Deliveries that were returned to the router.
         passed_over: Reason -> records of decisions that were passed over.
         aborted: Transactions that were aborted.
         offsets: Partition -> offset of the next record of decisions.
-        stopped: Partition -> why it has stopped.
+        stopped: Partition -> why the partition has stopped.
         dropped: Number of Service Broker's message -> messages from other instances that were dropped.
-        sent: Address of another instance -> records that were sent there.
-        unsent: Address -> records that could not be sent there.
-        is_connected: Address -> whether it is connected.
-        tasks: The periodic tasks, with what they have done.
+        sent: Address of another instance -> records that were sent to the instance.
+        unsent: Address -> records that could not be sent to the instance.
+        is_connected: Address -> whether the instance is connected.
+        tasks: The periodic tasks, with their counts.
         is_member: Whether the transport has its share of the decisions.
-        problem: Why decisions wait; None: they do not.
+        problem: Why decisions wait; None: decisions do not wait.
         stepped_s: The time of the last step, by time.monotonic().
     """
 
@@ -70,7 +67,7 @@ class Counts:
     _labels: ServiceLabels = field(default_factory=ServiceLabels, init=False)
 
     def add(self, delivered: Mapping[str, int], dead_letters: Mapping[str, int]) -> None:
-        """Counts the work of a transaction; both by service."""
+        """Counts the messages and dead letters of a transaction, by service."""
         for service, count in delivered.items():
             label = self._labels.of(service)
             self.delivered[label] += count
@@ -79,22 +76,6 @@ class Counts:
         # A program may invent the services that a refused record is for. Those of deliveries exist.
         for service, count in dead_letters.items():
             self.dead_letters[self._labels.known(service)] += count
-
-    def why_not_ready(self, silence_s: float | None) -> str | None:
-        """Returns why the transport is not ready; None if it is ready.
-
-        Args:
-            silence_s: Time since Kafka last answered; None if it never has.
-        """
-        if not self.is_member:
-            return "it waits for its share of the decisions"
-        for partition, reason in self.stopped.items():
-            return f"partition {partition} has stopped: {reason}"
-        if self.problem is not None:
-            return f"decisions wait: {self.problem}"
-        if silence_s is None or silence_s > _MISSED * _LOOK_INTERVAL_S:
-            return "Kafka does not answer"
-        return None
 
 
 class Metrics(ProgramMetrics):
@@ -111,8 +92,8 @@ class Metrics(ProgramMetrics):
             server: The server.
             cluster: The cluster.
             topic: The topic service-decisions.
-            partitions: The number of its partitions.
-            counts: The notes of the main thread.
+            partitions: The number of the topic's partitions.
+            counts: The values that the main thread notes.
         """
         super().__init__()
         self._counts = counts
@@ -125,18 +106,18 @@ class Metrics(ProgramMetrics):
         counts = self._counts
         yield CounterMetricFamily(f"{_NAMES}_refused_deliveries", "Deliveries returned to the router", counts.refused)
         yield CounterMetricFamily(f"{_NAMES}_aborted_transactions", "Transactions that were aborted", counts.aborted)
-        help_text = "Messages put into queues, by service"
-        yield _counters(f"{_NAMES}_delivered_messages", help_text, "service", counts.delivered)
-        help_text = "Records written to service-dead-letters, by the service that they are for"
-        yield _counters(f"{_NAMES}_dead_letters", help_text, "service", counts.dead_letters)
-        help_text = "Records of decisions that were passed over, by reason"
-        yield _counters(f"{_NAMES}_passed_over_records", help_text, "reason", counts.passed_over)
-        help_text = "Messages from other instances that were dropped, by the number of Service Broker's message"
-        yield _counters(f"{_NAMES}_dropped_messages", help_text, "number", counts.dropped)
-        help_text = "Messages sent to other instances, by address"
-        yield _counters(f"{_NAMES}_sent_messages", help_text, "address", counts.sent)
-        help_text = "Messages that could not be sent to another instance"
-        yield _counters(f"{_NAMES}_unsent_messages", help_text, "address", counts.unsent)
+        dead_letters = "Records written to service-dead-letters, by the service that they are for"
+        passed_over = "Records of decisions that were passed over, by reason"
+        dropped = "Messages from other instances that were dropped, by the number of Service Broker's message"
+        for name, help_text, label, values in (
+            ("delivered_messages", "Messages put into queues, by service", "service", counts.delivered),
+            ("dead_letters", dead_letters, "service", counts.dead_letters),
+            ("passed_over_records", passed_over, "reason", counts.passed_over),
+            ("dropped_messages", dropped, "number", counts.dropped),
+            ("sent_messages", "Messages sent to other instances, by address", "address", counts.sent),
+            ("unsent_messages", "Messages that could not be sent to another instance", "address", counts.unsent),
+        ):
+            yield labelled(CounterMetricFamily, f"{_NAMES}_{name}", help_text, label, values)
         yield from task_metrics(_NAMES, counts.tasks)
         help_text = "1 if another instance is connected, else 0"
         yield labelled(GaugeMetricFamily, f"{_NAMES}_connected", help_text, "address", counts.is_connected)
@@ -148,22 +129,29 @@ class Metrics(ProgramMetrics):
         yield GaugeMetricFamily(f"{_NAMES}_partitions", help_text, len(counts.offsets))
         help_text = "Partitions that have stopped because decisions are lost"
         yield GaugeMetricFamily(f"{_NAMES}_stopped_partitions", help_text, len(counts.stopped))
-        yield GaugeMetricFamily(
-            f"{_NAMES}_ready", "1 if /readyz answers with 200, else 0", int(self.why_not_ready() is None)
-        )
+        is_ready = self.why_not_ready() is None
+        yield GaugeMetricFamily(f"{_NAMES}_ready", "1 if /readyz answers with 200, else 0", int(is_ready))
 
     def why_not_working(self) -> str | None:
-        """Returns why the transport does not work; None if it works."""
+        """Returns why the transport does not work; None if the transport works."""
         age_s = time.monotonic() - self._counts.stepped_s
         return f"the last step began {age_s:.0f} s ago" if age_s > _LONGEST_STEP_S else None
 
     def why_not_ready(self) -> str | None:
-        """Returns why the transport is not ready; None if it is ready."""
-        answered_s = self._ends.answered_s
-        return self._counts.why_not_ready(None if answered_s is None else time.monotonic() - answered_s)
+        """Returns why the transport is not ready; None if the transport is ready."""
+        counts, answered_s = self._counts, self._ends.answered_s
+        if not counts.is_member:
+            return "it waits for its share of the decisions"
+        for partition, reason in counts.stopped.items():
+            return f"partition {partition} has stopped: {reason}"
+        if counts.problem is not None:
+            return f"decisions wait: {counts.problem}"
+        if answered_s is None or time.monotonic() > answered_s + _MISSED * _LOOK_INTERVAL_S:
+            return "Kafka does not answer"
+        return None
 
     def gather(self) -> None:
-        """Asks Kafka where the decisions end."""
+        """Asks Kafka for the ends of service-decisions, again and again."""
         while not self._is_stopped.is_set():
             self._ends.look()
             self._is_stopped.wait(_LOOK_INTERVAL_S)

@@ -1,4 +1,4 @@
-"""The topics of queues: whether this transport can write to them.
+"""The topics of queues, and the reasons why this transport cannot write to some of them.
 
 Kafka aborts the whole transaction if one of its records cannot be written, so the transport asks before it delivers.
 """
@@ -16,13 +16,13 @@ _AT_ONCE = 1_000
 
 
 class TopicsUnknownError(Exception):
-    """Kafka does not say in time whether topics exist; the caller may try again."""
+    """Kafka does not answer in time whether topics exist. The caller may try again."""
 
 
 class QueueTopics:
-    """The problems of the queues' topics, each looked at once in a transaction.
+    """The problems of the queues' topics. Kafka is asked about each topic at most once in a transaction.
 
-    A topic without a problem is not looked at again until `forget`.
+    Kafka is not asked again about a topic without a problem until `forget`.
     """
 
     def __init__(self, admin: Admin, topics: Topics) -> None:
@@ -32,15 +32,14 @@ class QueueTopics:
         self._bad: dict[str, str] = {}
 
     def look(self, queues: Iterable[str]) -> None:
-        """Asks Kafka about the queues that are not known, all at once.
+        """Asks Kafka about the queues that are not known yet, with one request for up to 1,000 queues.
 
         Raises:
             TopicsUnknownError: Kafka does not answer.
             AccessDeniedError: Kafka does not let this client in.
         """
-        unknown = [queue for queue in {*queues} if queue not in self._good and queue not in self._bad]
         asked = []
-        for queue in unknown:
+        for queue in {*queues} - self._good - self._bad.keys():
             problem = topic_name_problem(queue, self._topics)
             if problem is None:
                 asked.append(queue)
@@ -50,15 +49,15 @@ class QueueTopics:
             self._ask(asked[begin : begin + _AT_ONCE])
 
     def begin(self) -> None:
-        """Begins a transaction: problems may have been solved."""
+        """Begins a transaction. Forgets the known problems, which may be solved by now."""
         self._bad.clear()
 
     def problem(self, queue: str) -> str | None:
-        """Returns why nothing can be written to a queue's topic; None if there is no reason. Call `look` before."""
+        """Returns why no record can be written to a queue's topic; None if records can. Call `look` before."""
         return self._bad.get(queue)
 
     def forget(self) -> None:
-        """Forgets everything, because Kafka has refused a record."""
+        """Forgets the state of all topics, because Kafka has refused a record."""
         self._good.clear()
         self._bad.clear()
 

@@ -1,13 +1,14 @@
 """Reads single records of service-messages and service-incoming, by their offsets, in any order.
 
-Each partition has a consumer of its own. Its records are mostly wanted in the order of their offsets, so it reads on,
-and seeks only if the next wanted record is behind it or far ahead. With one consumer for all partitions, the records of
-one partition would fill the client's buffer while those of another one are wanted.
+Each partition has a separate consumer. Records are mostly wanted in the order of their offsets. So the consumer reads
+on, and seeks only if the next wanted record is behind its position or far ahead. With one consumer for all partitions,
+the records of one partition would fill the client's buffer while records of another partition are wanted.
 """
 
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
@@ -21,19 +22,19 @@ _KEPT_BYTES = 16 * 1024 * 1024
 _POLL_S = 0.1
 # The longest wait for a record, so that the caller notices signals and keeps up its membership.
 _PATIENCE_S = 2.0
-# A record that a decision names was in Kafka. A new leader of its partition may not show its end for a moment.
+# A record that a decision names was in Kafka. For a moment, a new leader may not show the partition's end.
 _GONE_AFTER_S = 10.0
 
 
 class RecordsUnavailableError(Exception):
-    """Kafka does not answer in time; the caller may try again."""
+    """Kafka does not answer in time. The caller may try again."""
 
 
 class RecordReader(PartitionReader):
     """The records of one partition. Records may be read again, at the cost of a seek."""
 
     def __init__(self, cluster: Cluster, topic: str, partition: int) -> None:
-        """Begins nowhere; the first `get` connects."""
+        """Creates the client. The first `get` connects."""
         # An offset that does not exist is an event of its own, because the record is gone then.
         super().__init__(cluster, topic, partition, "queue-activation-transport-records", reset="error")
         # The records from offset `_next` on are those in `_ahead`, and then those that the consumer returns.
@@ -47,12 +48,12 @@ class RecordReader(PartitionReader):
         self._missing: tuple[int, float] | None = None
 
     def get(self, offset: int, upcoming: Callable[[], Sequence[int]]) -> Message | None:
-        """Returns the record with an offset; None if it is gone.
+        """Returns the record with an offset; None if the record is gone.
 
         Args:
             offset: The offset.
-            upcoming: Returns the offsets that are wanted from now on, ascending, this one among them. The reader keeps
-                their records, as many as it has room for.
+            upcoming: Returns the offsets that are wanted from now on, ascending and with this offset. The reader keeps
+                their records, up to a limit of bytes.
 
         Raises:
             RecordsUnavailableError: Kafka does not answer in time.
@@ -97,7 +98,7 @@ class RecordReader(PartitionReader):
         self._next, self._end = offset, -1
 
     def _fill(self) -> None:
-        """Waits a moment for records, and takes those that are there."""
+        """Waits a moment for records, and takes the records that have arrived."""
         for message in self.poll(_POLL_S):
             error = message.error()
             if error is None:
@@ -108,17 +109,13 @@ class RecordReader(PartitionReader):
                 self._pass_over_deleted()
 
     def _pass_over_deleted(self) -> None:
-        """Goes to the first record that Kafka still has, if the next one was deleted."""
-        try:
+        """Goes to the first record that Kafka still has, if the next record was deleted."""
+        low = wanted = self._next or 0
+        with suppress(KafkaException):
             low, _ = self.watermarks(1.0)
-        except KafkaException:
-            low = -1
-        wanted = self._next or 0
+        self._seek(max(low, wanted))
         if low > wanted:
-            self._seek(low)
             self._next, self._end = wanted, low
-        else:
-            self._seek(wanted)
 
     def _is_missing(self, offset: int) -> bool:
         """Returns whether a record has been missing at the end of the partition for long."""
@@ -130,14 +127,14 @@ class RecordReader(PartitionReader):
 
 
 class Records:
-    """The readers of all partitions that this transport has needed, each for its own topic and partition."""
+    """The readers of all partitions that this transport has needed."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._readers: dict[tuple[str, int], RecordReader] = {}
 
     def get(self, topic: str, partition: int, offset: int, upcoming: Callable[[], Sequence[int]]) -> Message | None:
-        """Returns a record; None if it is gone. `RecordReader.get` explains the arguments, and what it raises."""
+        """Returns a record; None if the record is gone. `RecordReader.get` explains the arguments and exceptions."""
         reader = self._readers.get((topic, partition))
         if reader is None:
             reader = self._readers[topic, partition] = RecordReader(self._cluster, topic, partition)
@@ -149,5 +146,5 @@ class Records:
             self._readers.pop(place).close()
 
     def close(self) -> None:
-        """Disconnects."""
+        """Closes all readers."""
         self.keep_only(())

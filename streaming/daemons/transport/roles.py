@@ -1,9 +1,9 @@
 """Asks other instances for the roles of their databases: which of two is the principal.
 
-An instance answers through its topic service-definitions. Each address is read by a thread of its own, so one that does
-not answer holds up nothing else. A destination that is left alone is not asked, and one that could not be read is left
-alone as after any attempt that has failed, unless it is connected meanwhile. The router has heard that it does not
-answer, and goes on asking.
+An instance answers through its topic service-definitions. A separate thread reads each address, so an address that does
+not answer delays no other. An address that rests after a failed connection is not asked. An address that could not be
+read rests for the same time, unless a connection to it succeeds. Such a failure is reported to the router, which asks
+again later.
 """
 
 import threading
@@ -26,7 +26,7 @@ _READ_TIMEOUT_S = 10.0
 
 
 class RoleAsker:
-    """Asks, and reports the answers. One thread may use it; it reports from others."""
+    """Asks for roles, and reports the answers. Only one thread may call `ask`; the reports come from other threads."""
 
     def __init__(
         self,
@@ -36,12 +36,12 @@ class RoleAsker:
         report: Callable[[RoleReport], None],
         say: Callable[[str], None],
     ) -> None:
-        """Begins without questions.
+        """Prepares the asker.
 
         Args:
             cluster_of: Returns the Kafka cluster of an address.
             state_of: Returns the state of the connection to an address; None: there is no connection.
-            rest_ms: How long an address is left alone that could not be read.
+            rest_ms: The time for which an address that could not be read is not asked.
             report: Takes the answers.
             say: Writes a line to the log: once for each reason why an address does not answer.
         """
@@ -51,14 +51,14 @@ class RoleAsker:
         self._report = report
         self._say = say
         self._lock = threading.Lock()
-        # Address -> the broker instances that are asked for, while a thread reads it.
+        # Address that a thread reads now -> the broker instances whose roles are asked for.
         self._asked: dict[str, set[str]] = {}
         self._problems: dict[str, str] = {}
-        # Address -> the instant before which it is left alone.
+        # Address -> the instant before which the address is not asked.
         self._rests_until_ms: dict[str, int] = {}
 
     def ask(self, decision: AskRole) -> None:
-        """Asks both addresses, except those that are left alone. The answers come later."""
+        """Asks both addresses, except an address that rests. The answers come later."""
         for address in dict.fromkeys((decision.address, decision.mirror_address)):
             if self._rests(address):
                 continue
@@ -69,7 +69,7 @@ class RoleAsker:
                 threading.Thread(target=self._run, args=(address,), name=f"roles of {address}", daemon=True).start()
 
     def _rests(self, address: str) -> bool:
-        """Returns whether an address is left alone."""
+        """Returns whether an address is not to be asked now."""
         connection = self._state_of(address)
         if connection is not None and connection.state is ConnectionState.CONNECTED:
             return False

@@ -15,11 +15,11 @@ class TransportSettings:
 
     Attributes:
         cluster: The Kafka cluster.
-        cluster_of: Returns the Kafka cluster of another instance, by its address.
+        cluster_of: Returns the Kafka cluster of another instance, by the instance's address.
         topic_prefix: The beginning of the names of the topics.
         group_id: The consumer group of all transports; empty: the topic prefix and `queue-activation-transport`.
-        metrics_port: The port of the metrics; None: they are not served.
-        metrics_host: The address on which they are served.
+        metrics_port: The port of the metrics; None: the metrics are not served.
+        metrics_host: The address on which the metrics are served.
         times: The times of connections to other instances.
         notification_interval_ms: The interval of the notifications of periodic tasks.
         forward_bytes: Bytes of messages of other instances that may wait in memory to be sent on.

@@ -1,9 +1,9 @@
-"""A transport's share of service-decisions: its partitions, how far each was carried out, and the records to carry out.
+"""A transport's share of service-decisions: its partitions, their positions, and the records to carry out.
 
 All transports are one consumer group. The transactions that carry out decisions commit the offsets; this module commits
-nothing. When the group gives partitions to this transport, it waits for the end of the previous owner's transactions,
-and begins at the stored marks. When the group takes partitions away, the transport forgets what it knew of them: if a
-transaction is open, Kafka refuses its offsets, so it takes no effect.
+nothing. When the group gives partitions to this transport, the transport waits for the end of the previous owner's
+transactions, and begins at the stored marks. When the group takes partitions away, the transport forgets them. If a
+transaction is open then, Kafka refuses the transaction's offsets, so the transaction takes no effect.
 """
 
 from collections import deque
@@ -24,19 +24,19 @@ _DEFAULTS = {"queued.max.messages.kbytes": 32 * 1024, "fetch.queue.backoff.ms": 
 
 _MARKS_STEP_S = 0.05
 _AT_ONCE = 1_000
-# Records are taken from the client only while fewer bytes wait here. The client keeps as many again.
+# Records are taken from the client only while fewer bytes wait here. The client keeps twice as many bytes.
 _MAX_WAITING_BYTES = 16 * 1024 * 1024
 
 
 @dataclass
 class Partition:
-    """A partition of this transport.
+    """A partition of service-decisions in this transport's share.
 
     Attributes:
-        number: Its number.
-        carrying: Its decisions.
-        stopped: Why nothing further of it may be carried out; None: it has not stopped.
-        cleaned_up_to: The offset of the last CLEAN_UP that was carried out; None: there was none.
+        number: The partition's number.
+        carrying: The decisions of the partition.
+        stopped: Why no further decision of the partition may be carried out; None: the partition has not stopped.
+        cleaned_up_to: The offset of the last CLEAN_UP that was carried out; None: no CLEAN_UP was carried out.
     """
 
     number: int
@@ -47,7 +47,7 @@ class Partition:
 
 @dataclass
 class _Joining:
-    """The partitions that this transport has got and whose positions it does not know yet."""
+    """The partitions that the group has given to this transport, and whose positions are not known yet."""
 
     partitions: list[TopicPartition]
     are_committed: bool = False
@@ -63,12 +63,12 @@ class Share:
         is_member: Whether the group has given this transport its share, and the positions in it are known. The share
             may be empty.
         partitions: The partitions of the share, by number.
-        waiting: The records to carry out, in the order of each partition. The caller takes records from it, and may
-            put them back.
+        waiting: The records to carry out, in the order of each partition. The caller takes records out, and may put
+            them back.
     """
 
     def __init__(self, cluster: Cluster, topic: str, marks_topic: str, group_id: str) -> None:
-        """Starts to join the group, which gives out the share later, during calls of `fill`.
+        """Starts to join the group. The group gives out the share later, during calls of `fill`.
 
         Args:
             cluster: The Kafka cluster.
@@ -99,7 +99,7 @@ class Share:
             self._position(self._joining)
         if not self.waiting:
             self._waiting_bytes = 0
-        # This also calls the functions for partitions that come and go, so it may never be left out.
+        # Every call must poll, because this also calls `_on_assign` and `_on_revoke`.
         first = self._consumer.poll(timeout_s)
         if first is None:
             return
@@ -115,21 +115,19 @@ class Share:
         return int(end)
 
     def offsets(self, partitions: Iterable[int]) -> list[TopicPartition]:
-        """Returns the offsets to commit."""
-        return [
-            TopicPartition(self._topic, number, self.partitions[number].carrying.position.offset)
-            for number in partitions
-        ]
+        """Returns the offsets of the next records of these partitions."""
+        positions = {number: self.partitions[number].carrying.position for number in partitions}
+        return [TopicPartition(self._topic, number, position.offset) for number, position in positions.items()]
 
     def group_metadata(self) -> object | None:
-        """Returns what a transaction needs to commit offsets as this member; None if it is no longer a member."""
+        """Returns the membership, with which a transaction commits offsets; None if this is no longer a member."""
         return self._member.group_metadata()
 
     def stop(self, partition: Partition, reason: str) -> None:
         """Stops carrying out the decisions of a partition."""
         partition.stopped = reason
         self.waiting = deque(each for each in self.waiting if each.partition() != partition.number)
-        # A failure only means that the records come, and are dropped.
+        # After a failure the records still come, and are dropped.
         with suppress(KafkaException):
             self._consumer.pause([TopicPartition(self._topic, partition.number)])
 
@@ -146,17 +144,16 @@ class Share:
     def _accept(self, message: Message) -> None:
         if not self._member.check(message):
             return
-        # Before the position is known, the record may be one that was carried out.
+        # Before the position is known, the record may have been carried out already.
         partition = self.partitions.get(message.partition() or 0)
         if partition is not None and partition.stopped is None:
             self.waiting.append(message)
             self._waiting_bytes += len(message)
 
     def _forget(self) -> None:
-        """Forgets the share."""
         self.is_member = False
         self.partitions = {}
-        # Not cleared: a transaction that hangs in another thread may still use the old one.
+        # A new deque, because a transaction that hangs in another thread may still use the old one.
         self.waiting = deque()
         if self._joining is not None:
             for reader in self._joining.readers.values():
@@ -166,7 +163,7 @@ class Share:
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._forget()
         self._joining = _Joining(partitions)
-        # Nothing is read before it is known where to begin. Partitions that are read, or paused, and then assigned with
+        # No partition is read before its position is known. Partitions that are read, or paused, and then assigned with
         # an offset do not always begin at that offset (librdkafka 2.16).
         consumer.assign([])
 
@@ -174,7 +171,7 @@ class Share:
         self._forget()
 
     def _position(self, joining: _Joining) -> None:
-        """Finds where to begin; takes several calls."""
+        """Finds the positions at which to begin; takes several calls."""
         if joining.partitions and not joining.are_committed:
             if self._member.committed(joining.partitions) is None:
                 return
@@ -209,12 +206,8 @@ class Share:
         except KafkaException:
             return
         self._joining = None
-        places = [
-            TopicPartition(self._topic, number, partition.carrying.position.offset)
-            for number, partition in found.items()
-        ]
-        for number, fault in joining.faults.items():
-            found[number] = Partition(number, Carrying(Position(), {}, 0), stopped=fault)
         self.partitions = found
-        self._consumer.assign(places)
+        self._consumer.assign(self.offsets(found))
+        for number, fault in joining.faults.items():
+            self.partitions[number] = Partition(number, Carrying(Position(), {}, 0), stopped=fault)
         self.is_member = True

@@ -1,7 +1,7 @@
-"""Reads how far the decisions of partitions were carried out, from service-marks.
+"""Reads from service-marks up to which point the decisions of a partition were carried out.
 
-The previous owner of a partition may still be committing. So the reader goes to the end that the partition has now,
-including open transactions, and waits until these are committed or aborted.
+The previous owner of a partition may still be committing. So the reader reads to the end that the partition has now,
+including open transactions, and waits until these transactions are committed or aborted.
 """
 
 from confluent_kafka import KafkaError, KafkaException, Message
@@ -20,13 +20,13 @@ Stored = tuple[Position, dict[Sender, Refusal]]
 
 
 class MarksReader(PartitionReader):
-    """Reads the marks of one partition. Call `read` until it returns something."""
+    """Reads the marks of one partition. The caller calls `read` until it returns the marks."""
 
     def __init__(self, cluster: Cluster, topic: str, partition: int) -> None:
-        """Begins nowhere; the first `read` connects."""
+        """Creates the client. The first `read` connects."""
         super().__init__(cluster, topic, partition, "queue-activation-transport-marks", reset="earliest")
         self._low = self._begin = 0
-        # The end when reading began; None: it is not known yet.
+        # The end of the partition when reading began; None: the end is not known yet.
         self._end: int | None = None
         self._position: Position | None = None
         # The number of refusals that the last mark says are in force.
@@ -34,7 +34,7 @@ class MarksReader(PartitionReader):
         self._refusals: dict[Sender, Refusal] = {}
 
     def read(self, timeout_s: float) -> Stored | None:
-        """Reads on for a moment; returns what is stored, or None if it is not known yet.
+        """Reads on for a moment. Returns the stored position and refusals, or None if they are not known yet.
 
         Raises:
             UserError: Kafka does not allow reading.
@@ -71,12 +71,12 @@ class MarksReader(PartitionReader):
             self._refusals[direction] = decode_refusal(value).refusal()
 
     def _at_end(self, end: int) -> Stored | None:
-        """Returns what is stored, or goes further back if this reader has begun too late to know."""
-        is_whole = self._begin <= self._low
-        if self._position is None and not is_whole:
-            self._read_from(end - 10 * (end - self._begin))
-            return None
-        if self._position is not None and self._expected > len(self._refusals) and not is_whole:
-            self._read_from(self._low)
-            return None
+        """Returns the stored position and refusals. If the reader has begun too late for them, goes further back."""
+        if self._begin > self._low:
+            if self._position is None:
+                self._read_from(end - 10 * (end - self._begin))
+                return None
+            if self._expected > len(self._refusals):
+                self._read_from(self._low)
+                return None
         return self._position or Position(), self._refusals

@@ -1,4 +1,4 @@
-"""One transaction: decisions that are carried out together, with everything that must take effect with them."""
+"""One transaction: the decisions that take effect together, with their reports and marks."""
 
 import time
 from collections import Counter
@@ -9,19 +9,8 @@ from dataclasses import dataclass, field
 import msgspec
 from confluent_kafka import Message
 
+from streaming.core.conversations import decisions
 from streaming.core.conversations.decision_batches import DecisionBatch, Failure
-from streaming.core.conversations.decisions import (
-    Answered,
-    AskRole,
-    CleanUp,
-    DeadLetter,
-    Decision,
-    Deliver,
-    Drop,
-    Forward,
-    NeedRoute,
-    Transmit,
-)
 from streaming.core.conversations.kinds import Source
 from streaming.core.conversations.marks import LostDecisionsError
 from streaming.daemons.transport.connections import Connections
@@ -29,23 +18,13 @@ from streaming.daemons.transport.queue_topics import QueueTopics
 from streaming.daemons.transport.records import Records
 from streaming.daemons.transport.share import Partition, Share
 from streaming.kafka.transactions import TransactionalProducer
+from streaming.wire import service_decisions
 from streaming.wire.between_instances import in_time, transmitted
 from streaming.wire.delivered import dead_letter, delivered
 from streaming.wire.envelope import MAX_INCOMING_BYTES, decode_envelope
 from streaming.wire.headers import Headers
 from streaming.wire.input_records import MessageArrived
 from streaming.wire.record_decoders import InvalidRecordError, RecordDecoder
-from streaming.wire.service_decisions import (
-    MARK,
-    NotSentReport,
-    decode_decisions,
-    encoded_reports,
-    encoder,
-    mark_of,
-    news_of,
-    refusal_key,
-    refusal_record,
-)
 from streaming.wire.topics import Topics
 
 # The limits of a transaction. Readers of committed records wait for its end, so it must be short.
@@ -57,6 +36,8 @@ _CLOCK_EVERY = 16
 # A decision: partition, offset of its record, and its index there; _WHOLE: the record itself.
 DecisionId = tuple[int, int, int]
 _WHOLE = -1
+# A record that was written for a decision, and whether its topic is a queue's. Otherwise it is a dead letter.
+Written = tuple[DecisionId, bool]
 
 
 @dataclass
@@ -69,9 +50,9 @@ class Context:
         records: The records of service-messages and service-incoming.
         queues: The topics of queues.
         connections: The connections to other instances.
-        say: Writes a line to the transport's log.
-        failures: The deliveries that are known to fail, because Kafka has refused their records.
-        bare: The decisions whose dead letters are written without a value, because Kafka has refused these too.
+        decoder: Decodes the records of service-decisions.
+        refused: The records that Kafka has refused -> the failure. Such a delivery fails. Such a dead letter is written
+            without its value.
     """
 
     topics: Topics
@@ -79,58 +60,34 @@ class Context:
     records: Records
     queues: QueueTopics
     connections: Connections
-    say: Callable[[str], None]
-    failures: dict[DecisionId, Failure] = field(default_factory=dict)
-    bare: set[DecisionId] = field(default_factory=set)
-
-    def __post_init__(self) -> None:
-        self._decoder = RecordDecoder("record of decisions", _decode, self.say)
-
-    def blame(self, identity: DecisionId, failure: Failure, *, is_delivery: bool) -> None:
-        """Notes that Kafka refuses the record of a decision, which was the only one of its transaction."""
-        if is_delivery:
-            self.failures[identity] = failure
-        else:
-            self.bare.add(identity)
-
-    def forget_faults(self) -> None:
-        """Forgets the decisions that Kafka has refused, after a commit."""
-        self.failures.clear()
-        self.bare.clear()
-
-    @property
-    def invalid_records(self) -> int:
-        """The number of invalid records of service-decisions."""
-        return self._decoder.passed_over
-
-    def decode(self, message: Message) -> DecisionBatch | None:
-        """Returns the decisions of a record; None if it is invalid."""
-        return self._decoder.decode(message)
+    decoder: RecordDecoder[DecisionBatch]
+    refused: dict[Written, Failure] = field(default_factory=dict)
 
 
-def _decode(message: Message) -> DecisionBatch:
-    return decode_decisions(message.value()).batch(message.offset() or 0)
+def decision_batch(message: Message) -> DecisionBatch:
+    """Decodes a record of service-decisions; raises InvalidRecordError."""
+    return service_decisions.decode_decisions(message.value()).batch(message.offset() or 0)
 
 
 class Transaction:
     """The decisions that one transaction carries out.
 
     Attributes:
-        written: The decisions of which records were written to queues or dead letters, and whether to a queue.
+        written: The records that were written to queues and as dead letters.
         delivered: Queue -> number of messages.
-        services: Service -> number of messages that were delivered to it; 0 if its deliveries have failed.
+        services: Service -> number of messages that were delivered to the service; 0 if all its deliveries have failed.
         dropped: Number of Service Broker's message -> messages from other instances that were dropped.
         dead_letters: Service, empty if the record names none -> number of dead letters.
         clean_ups: Partition -> offset of the last CLEAN_UP's record, and the CLEAN_UP.
-        lost: Partition -> why it has to stop.
+        lost: Partition -> why the partition has to stop.
         touched: The partitions of which records were carried out or passed over.
     """
 
     def __init__(self, context: Context, producer: TransactionalProducer, limit: int) -> None:
-        """Begins empty.
+        """Prepares an empty transaction.
 
         Args:
-            context: What all transactions use.
+            context: The objects that all transactions use.
             producer: The producer, with an open transaction.
             limit: The most records to write to queues and dead letters.
         """
@@ -144,12 +101,12 @@ class Transaction:
         self._steps = 0
         self._taken: list[Message] = []
         self._is_unfinished = False
-        self.written: list[tuple[DecisionId, bool]] = []
+        self.written: list[Written] = []
         self.delivered: Counter[str] = Counter()
         self.services: Counter[str] = Counter()
         self.dead_letters: Counter[str] = Counter()
         self.dropped: Counter[int | None] = Counter()
-        self.clean_ups: dict[int, tuple[int, CleanUp]] = {}
+        self.clean_ups: dict[int, tuple[int, decisions.CleanUp]] = {}
         self.lost: dict[int, str] = {}
         self.touched: set[int] = set()
 
@@ -158,7 +115,7 @@ class Transaction:
 
         Raises:
             RecordsUnavailableError: Kafka does not answer in time.
-            TopicsUnknownError: As before.
+            TopicsUnknownError: Kafka does not answer in time.
             UserError: Kafka does not grant a right.
             KafkaException: A record cannot be written.
         """
@@ -178,16 +135,16 @@ class Transaction:
         for number in self.touched:
             carrying = self._context.share.partitions[number].carrying
             for report in carrying.reports:
-                for record in encoded_reports(number, report):
+                for record in service_decisions.encoded_reports(number, report):
                     produce(topics.service_reports, record, report.sender[0].encode())
             for direction, refusal in carrying.changed_refusals().items():
-                value = None if refusal is None else encoder.encode(refusal_record(refusal))
-                produce(topics.service_marks, value, refusal_key(*direction), (), number)
-            mark = encoder.encode(mark_of(carrying.position, len(carrying.refusals)))
-            produce(topics.service_marks, mark, MARK, (), number)
+                value = None if refusal is None else msgspec.json.encode(service_decisions.refusal_record(refusal))
+                produce(topics.service_marks, value, service_decisions.refusal_key(*direction), (), number)
+            mark = service_decisions.mark_of(carrying.position, len(carrying.refusals))
+            produce(topics.service_marks, msgspec.json.encode(mark), service_decisions.MARK, (), number)
 
     def committed(self) -> None:
-        """Puts back the last record if it is not finished."""
+        """Puts back the last record if it has decisions that were not carried out."""
         if self._is_unfinished:
             self._context.share.waiting.appendleft(self._taken[-1])
 
@@ -199,21 +156,21 @@ class Transaction:
         written = len(self.written)
         if written >= self._limit or self._bytes >= MAX_BYTES:
             return True
-        # Asked for the time less often, because the question takes a while.
+        # Not at each step, because a look at the clock takes a while.
         self._steps += 1
         return self._steps % _CLOCK_EVERY == 0 and time.monotonic() >= self._end_s
 
     def _carry_out_record(self, partition: Partition, message: Message) -> None:
         carrying, offset = partition.carrying, message.offset() or 0
         self.touched.add(partition.number)
-        record = self._context.decode(message)
+        record = self._context.decoder.decode(message)
         if record is None:
             source = self._topics.service_decisions, partition.number, offset
             reason = "the record is not a valid record of decisions"
             self._bury((partition.number, offset, _WHOLE), source, message, reason, None)
             carrying.skip(offset)
             return
-        self._context.queues.look({each.queue for each in record.decisions if isinstance(each, Deliver)})
+        self._context.queues.look({each.queue for each in record.decisions if isinstance(each, decisions.Deliver)})
         position = carrying.position
         try:
             for decision in carrying.take(record):
@@ -224,30 +181,30 @@ class Transaction:
         except LostDecisionsError as error:
             self.lost[partition.number] = str(error)
 
-    def _carry_out(self, partition: Partition, decision: Decision, record: DecisionBatch, index: int) -> None:
-        if isinstance(decision, Deliver):
+    def _carry_out(self, partition: Partition, decision: decisions.Decision, record: DecisionBatch, index: int) -> None:
+        if isinstance(decision, decisions.Deliver):
             self._deliver(partition, decision, record, index)
-        elif isinstance(decision, DeadLetter):
+        elif isinstance(decision, decisions.DeadLetter):
             self._bury_source(partition, decision, record, index)
-        elif isinstance(decision, CleanUp):
+        elif isinstance(decision, decisions.CleanUp):
             self.clean_ups[partition.number] = record.offset, decision
-        elif isinstance(decision, Drop):
+        elif isinstance(decision, decisions.Drop):
             self.dropped[decision.number] += 1
-        elif isinstance(decision, NeedRoute | Answered):
-            news = encoder.encode(news_of(decision))
-            self._producer.produce(self._topics.service_reports, news, decision.service.encode())
-        elif isinstance(decision, AskRole):
-            self._context.connections.ask_role(decision)
-        elif isinstance(decision, Forward):
+        elif isinstance(decision, decisions.NeedRoute | decisions.Answered):
+            news = service_decisions.news_of(decision)
+            self._producer.produce(self._topics.service_reports, msgspec.json.encode(news), decision.service.encode())
+        elif isinstance(decision, decisions.AskRole):
+            self._context.connections.roles.ask(decision)
+        elif isinstance(decision, decisions.Forward):
             self._forward(partition, decision, record, index)
         else:
             self._transmit(partition, decision, record, index)
 
-    def _deliver(self, partition: Partition, delivery: Deliver, record: DecisionBatch, index: int) -> None:
+    def _deliver(self, partition: Partition, delivery: decisions.Deliver, record: DecisionBatch, index: int) -> None:
         number, queue = partition.number, delivery.queue
         identity = number, record.offset, index
         self.services[delivery.service] += 0
-        failure = self._context.failures.get(identity)
+        failure = self._context.refused.get((identity, True))
         message: Message | None = None
         if failure is None:
             problem = self._context.queues.problem(queue)
@@ -275,10 +232,10 @@ class Transaction:
             self._bury(identity, source, message, failure.reason, failure.number, delivery.service)
         partition.carrying.fail(delivery, failure)
 
-    def _transmit(self, partition: Partition, decision: Transmit, record: DecisionBatch, index: int) -> None:
-        """Hands a message to the connection to another instance. What is lost is sent again, as the router decides."""
+    def _transmit(self, partition: Partition, decision: decisions.Transmit, record: DecisionBatch, index: int) -> None:
+        """Hands a message to the connection to another instance. The router decides again about a lost message."""
         connections, message = self._context.connections, None
-        # While a destination is away, reading what cannot be sent would cost most of the work.
+        # While a destination is away, most work would be to read messages that cannot be sent.
         if not connections.takes(decision.address):
             return
         if decision.offset is not None:
@@ -286,7 +243,7 @@ class Transaction:
             if message is None:
                 self._refuse(decision, "the record of the message is gone")
                 return
-        # The decision may have waited for a transport. The router also knows when its time is over.
+        # The decision may have waited for a transport. The router notices by itself that the message's time is over.
         timely = in_time(decision, connections.clock.now_ms())
         if timely is None:
             return
@@ -298,13 +255,13 @@ class Transaction:
         connections.send(decision.address, row)
         self._bytes += len(row[1] or b"")
 
-    def _refuse(self, decision: Transmit, reason: str) -> None:
+    def _refuse(self, decision: decisions.Transmit, reason: str) -> None:
         if decision.sequence is not None:
-            name, sequence = decision.conversation_id, decision.sequence
-            self._context.connections.tell_not_sent(NotSentReport(name, decision.is_initiator, sequence, reason))
+            message = decision.conversation_id, decision.is_initiator, decision.sequence
+            self._context.connections.report(service_decisions.NotSentReport(*message, reason))
 
-    def _forward(self, partition: Partition, decision: Forward, record: DecisionBatch, index: int) -> None:
-        """Hands a message of another instance to the connection to the next one."""
+    def _forward(self, partition: Partition, decision: decisions.Forward, record: DecisionBatch, index: int) -> None:
+        """Hands a message of another instance to the connection to the next instance."""
         message = self._read(Source.INCOMING, partition.number, decision.offset, record, index)
         if message is not None:
             number = self._context.connections.forward(decision, message)
@@ -312,7 +269,9 @@ class Transaction:
                 self.dropped[number] += 1
             self._bytes += len(message.value() or b"")
 
-    def _bury_source(self, partition: Partition, decision: DeadLetter, record: DecisionBatch, index: int) -> None:
+    def _bury_source(
+        self, partition: Partition, decision: decisions.DeadLetter, record: DecisionBatch, index: int
+    ) -> None:
         message = self._read(decision.source, partition.number, decision.offset, record, index)
         source = self._topic_of(decision.source), partition.number, decision.offset
         self._bury((partition.number, record.offset, index), source, message, decision.reason, decision.number)
@@ -326,9 +285,10 @@ class Transaction:
         number: int | None,
         service: str = "",
     ) -> None:
-        key, value, headers = dead_letter(source, message, reason, number, is_bare=identity in self._context.bare)
+        written = identity, False
+        key, value, headers = dead_letter(source, message, reason, number, is_bare=written in self._context.refused)
         self._producer.produce(self._topics.service_dead_letters, value, key, headers)
-        self.written.append((identity, False))
+        self.written.append(written)
         self.dead_letters[service or _to_service(headers)] += 1
         self._bytes += len(value or b"")
 
@@ -350,10 +310,10 @@ def _to_service(headers: Headers) -> str:
     return ""
 
 
-def _offset_in(source: Source, decision: Decision) -> int | None:
-    """Returns the offset of the record that a decision names in this topic; None if it names none there."""
-    if isinstance(decision, Deliver | DeadLetter):
+def _offset_in(source: Source, decision: decisions.Decision) -> int | None:
+    """Returns the offset of the record that a decision names in this topic; None if it names no record there."""
+    if isinstance(decision, decisions.Deliver | decisions.DeadLetter):
         return decision.offset if decision.source is source else None
-    if isinstance(decision, Transmit):
+    if isinstance(decision, decisions.Transmit):
         return decision.offset if source is Source.MESSAGES else None
-    return decision.offset if isinstance(decision, Forward) and source is Source.INCOMING else None
+    return decision.offset if isinstance(decision, decisions.Forward) and source is Source.INCOMING else None

@@ -1,8 +1,8 @@
 """The transport: delivers messages into the topics of queues, as the router has decided, each once and in order.
 
-Everything that a decision causes is one Kafka transaction with the marks and the consumer group's offsets: the
-messages, their arrivals, dead letters, and reports of failed deliveries. What goes to other instances is not part of
-it: that may be lost or repeated, which the router repairs.
+All records that a decision causes are in one Kafka transaction with the marks and the consumer group's offsets: the
+messages, their arrivals, dead letters, and reports of failed deliveries. Records for other instances are not in the
+transaction. They may be lost or repeated, which the router repairs.
 """
 
 import time
@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from threading import Event
-from types import TracebackType
 from typing import Self
 
 from confluent_kafka import KafkaError, KafkaException, Message
@@ -25,25 +24,19 @@ from streaming.daemons.transport.queue_topics import QueueTopics, TopicsUnknownE
 from streaming.daemons.transport.records import Records, RecordsUnavailableError
 from streaming.daemons.transport.settings import TransportSettings
 from streaming.daemons.transport.share import Share
-from streaming.daemons.transport.transaction import MAX_DECISIONS, Context, DecisionId, Transaction
+from streaming.daemons.transport.transaction import MAX_DECISIONS, Context, Transaction, Written, decision_batch
 from streaming.errors import UserError
+from streaming.kafka import errors
 from streaming.kafka.access import AccessDeniedError, Rights, rights
 from streaming.kafka.admin import Admin
 from streaming.kafka.broker_clock import BrokerClock
-from streaming.kafka.errors import (
-    FAULTS_OF_A_RECORD,
-    FAULTS_OF_A_TOPIC,
-    NO_FAULT_OF_A_RECORD,
-    ClientRefusedError,
-    TransactionAbortedError,
-    is_rebalance,
-    kafka_error,
-)
+from streaming.kafka.errors import ClientRefusedError, TransactionAbortedError
 from streaming.kafka.periodic_tasks import PeriodicTasks, Publisher
 from streaming.kafka.transactions import TransactionalProducer
 from streaming.system.metrics_server import MetricsServer
 from streaming.system.threads import within
 from streaming.wire.own_groups import own_group
+from streaming.wire.record_decoders import RecordDecoder
 from streaming.wire.topics import Topics
 
 # The consumer group of all transports of a topic prefix; the prefix is put before it.
@@ -66,15 +59,15 @@ _PRODUCER = {
 }
 # The fate of the other records of a transaction that is aborted.
 _PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
-# A delivery that fails this often, alone in its transaction, is refused even if Kafka's reason is another one.
+# A record that fails this often, alone in its transaction, is refused even if Kafka's reason is another one.
 _MAX_REFUSALS = 3
 
 
 class Transport:
-    """A context manager. In its block, call either `run`, or `step` repeatedly.
+    """The transport. In the block of this context manager, call either `run`, or `step` repeatedly.
 
     Attributes:
-        counts: What it has done, and how far it is.
+        counts: The work of the transport so far, and its position.
     """
 
     def __init__(self, settings: TransportSettings, say: Callable[[str], None]) -> None:
@@ -82,7 +75,7 @@ class Transport:
 
         Args:
             settings: The transport's settings.
-            say: Writes a line to the transport's log; READY when it has its share of the decisions.
+            say: Writes a line to the transport's log. The line is READY when the transport has its share.
         """
         self._settings = settings
         self._say = say
@@ -91,7 +84,7 @@ class Transport:
         self._limit = MAX_DECISIONS
         self._again_s = 0.0
         self.counts = Counts()
-        self._refusals: Counter[DecisionId] = Counter()
+        self._refusals: Counter[Written] = Counter()
         self._refused: KafkaError | None = None
         self._has_lost = False
         self._tell_lost_s = 0.0
@@ -120,7 +113,7 @@ class Transport:
             self._queues = QueueTopics(admin, topics)
             self._clean_ups = CleanUps(admin, topics, self._say)
             clock = BrokerClock()
-            # It writes the record of the program at once and then every 5 s, and the brokers' stamps set the clock.
+            # The program's record is written at once and then every 5 s, and the brokers' stamps on it set the clock.
             reports = cluster.producer({"enable.idempotence": True, "on_delivery": clock.on_delivery})
             self._connections = Connections(self._settings, topics, reports, self._say, clock)
             self._periodic = PeriodicTasks(
@@ -131,43 +124,36 @@ class Transport:
                 self._connections.rows,
             )
             self.counts.tasks = self._periodic.tasks
-            self._context = Context(topics, self._share, self._records, self._queues, self._connections, self._say)
+            decoder = RecordDecoder("record of decisions", decision_batch, self._say)
+            self._context = Context(topics, self._share, self._records, self._queues, self._connections, decoder)
             self._resources = resources.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with self._resources:
             self._share.close()
             self._records.close()
             self._periodic.close()
             self._connections.close()
-            if self._producer is not None:
-                self._producer.close()
-
-    @property
-    def is_ready(self) -> bool:
-        """Returns whether the consumer group has given the transport its share, and it knows where to begin."""
-        return self._share.is_member
+            self._close_producer()
 
     def run(self, stop: Event) -> bool:
         """Carries out decisions until `stop` is set, and finishes the transaction in progress.
 
         Returns:
-            Whether nothing was lost. Otherwise a partition has stopped.
+            Whether no decision was lost. Otherwise a partition has stopped.
         """
         self._is_stopping = stop.is_set
         has_said = False
         while not stop.is_set():
             self.step(STEP_S)
-            if self.is_ready and not has_said:
+            if self._share.is_member and not has_said:
                 has_said = True
                 self._say(READY)
         return not self._has_lost
 
     def step(self, timeout_s: float) -> None:
-        """Waits up to `timeout_s` for decisions, and carries out those that are there.
+        """Waits up to `timeout_s` for decisions, and carries out the decisions that have arrived.
 
         Raises:
             UserError: Kafka does not grant a right that the transport needs.
@@ -203,7 +189,7 @@ class Transport:
         """Carries out waiting decisions in one transaction."""
         group = self._share.group_metadata()
         if group is None:
-            return  # It was expelled from the group; the next steps join it again.
+            return  # Kafka has expelled the transport from the group. The next steps join the group again.
         done = Transaction(self._context, producer, self._limit)
         self._refused = None
 
@@ -228,7 +214,7 @@ class Transport:
 
     def _committed(self, done: Transaction) -> None:
         self._limit = min(2 * self._limit, MAX_DECISIONS)
-        self._context.forget_faults()
+        self._context.refused.clear()
         self._refusals.clear()
         if self.counts.problem is not None:
             self.counts.problem = None
@@ -241,7 +227,7 @@ class Transport:
                 carrying = partitions[number].carrying
                 carrying.commit(self._share.end_of(number) if carrying.reports else 0)
         except KafkaException:
-            # What is stored is right, so a new member begins with it.
+            # The stored positions are right, so a new member begins with them.
             self._share.rejoin()
             return
         for number, (offset, clean_up) in done.clean_ups.items():
@@ -250,11 +236,11 @@ class Transport:
             self._share.stop(partitions[number], reason)
 
     def _count(self, done: Transaction) -> None:
-        """Counts what a committed transaction has done."""
+        """Counts the work of a committed transaction."""
         counts = self.counts
         counts.add(done.services, done.dead_letters)
         counts.dropped.update({"" if number is None else str(number): n for number, n in done.dropped.items()})
-        counts.passed_over["INVALID"] = self._context.invalid_records
+        counts.passed_over["INVALID"] = self._context.decoder.passed_over
         for number in done.touched:
             carrying = self._share.partitions[number].carrying
             counts.refused += sum(len(report.returned) for report in carrying.reports)
@@ -263,46 +249,48 @@ class Transport:
                     counts.passed_over[verdict.value] += count
 
     def _can_go_on_at_once(self, error: Exception, done: Transaction) -> bool:
-        """Looks for the delivery because of which Kafka has aborted a transaction.
+        """Looks for the delivery that made Kafka abort a transaction. Returns whether to go on without a pause.
 
-        If it is not known, the next transaction has one delivery, and each one after it has twice as many as the one
-        before. So a delivery that fails is soon alone.
+        If the delivery is not known, the next transaction has one delivery, and each later transaction has twice as
+        many as the transaction before. So a delivery that fails is soon alone.
         """
         if not isinstance(error, (TransactionAbortedError, ClientRefusedError)):
             return False
         cause = error.__cause__
         # The failure of a record can make the next call fail with a reason that does not name it.
-        reason = self._refused or (kafka_error(cause) if isinstance(cause, KafkaException) else None)
+        reason = self._refused or (errors.kafka_error(cause) if isinstance(cause, KafkaException) else None)
         if isinstance(error, TransactionAbortedError):
-            if is_rebalance(error):
+            if errors.is_rebalance(error):
                 return True
-            if reason is None or reason.code() in NO_FAULT_OF_A_RECORD:
+            if reason is None or reason.code() in errors.NO_FAULT_OF_A_RECORD:
                 self._limit = max(self._limit // 2, 1)
                 return False
-        self._renew_producer()
+        self._close_producer()
         self._queues.forget()
         self._limit = 1
         if len(done.written) != 1 or reason is None:
             return bool(done.written)
-        [(identity, is_delivery)] = done.written
-        self._refusals[identity] += 1
-        if reason.code() in FAULTS_OF_A_RECORD + FAULTS_OF_A_TOPIC or self._refusals[identity] == _MAX_REFUSALS:
-            failure = Failure(reason.code() in FAULTS_OF_A_RECORD, f"Kafka refuses the record: {reason.str()}")
-            self._context.blame(identity, failure, is_delivery=is_delivery)
+        [written] = done.written
+        self._refusals[written] += 1
+        is_lasting = reason.code() in errors.FAULTS_OF_A_RECORD
+        is_known = is_lasting or reason.code() in errors.FAULTS_OF_A_TOPIC
+        if is_known or self._refusals[written] == _MAX_REFUSALS:
+            self._context.refused[written] = Failure(is_lasting, f"Kafka refuses the record: {reason.str()}")
             return True
         return False
 
-    def _renew_producer(self) -> None:
-        """Closes the producer, because Kafka has refused one of its records.
+    def _close_producer(self) -> None:
+        """Closes the producer. The next transaction opens another producer.
 
-        In the next transaction of the same producer Kafka would find a gap in its sequence numbers (librdkafka 2.16).
+        A producer whose record Kafka has refused is of no more use: in its next transaction Kafka would find a gap in
+        the sequence numbers (librdkafka 2.16).
         """
         if self._producer is not None:
             self._producer.close()
             self._producer = None
 
     def _wait(self, problem: str) -> None:
-        """Says once why nothing is carried out, and waits a moment."""
+        """Says once why no decision is carried out. The next attempt comes after a moment."""
         if self.counts.problem is None:
             self._say(f"decisions wait: {problem}")
         self.counts.problem = problem
@@ -333,7 +321,7 @@ class Transport:
             )
 
     def _require_rights(self) -> None:
-        """Raises AccessDeniedError if a right is missing that the transport cannot do without."""
+        """Raises AccessDeniedError if a right is missing that the transport needs."""
         try:
             self._admin.require_topics(needed_rights(self._topics))
         except AccessDeniedError:
@@ -347,13 +335,13 @@ class Transport:
         return TransactionalProducer(self._settings.cluster, fixed={**_PRODUCER, "on_delivery": self._take_report})
 
     def _take_report(self, error: KafkaError | None, _message: Message) -> None:
-        """Remembers why Kafka has refused a record of the open transaction."""
+        """Notes why Kafka has refused a record of the open transaction."""
         if error is not None and error.code() not in _PURGED:
             self._refused = self._refused or error
 
 
 def needed_rights(topics: Topics) -> Rights:
-    """Returns the rights that a transport needs on topics other than the queues'."""
+    """Returns the rights that a transport needs, except those on the topics of queues."""
     read = [topics.service_decisions, topics.service_messages, topics.service_incoming, topics.service_marks]
     written = [topics.service_marks, topics.service_reports, topics.service_maintenance, topics.service_dead_letters]
     return rights(reads=read, writes=[*written, topics.arrivals])
