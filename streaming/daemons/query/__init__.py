@@ -1,1 +1,1 @@
-"""The parts that programs which run a query have in common: the tick, the guard against two, and the query's life."""
+"""The common parts of programs that run a query: the tick, the guard against a second program, and the query's life."""

@@ -26,11 +26,12 @@ class QueryProgram:
 
     Attributes:
         kind: The kind of program.
-        location: The location of its checkpoint.
-        driver_memory: The heap that it needs, such as `2g`.
-        placed: Checks what the program needs, and has the program's place while the block runs; yields what prepares
-            the query. Raises UserError if the user has to change something. Gets the server of its metrics.
-        metrics: Where its metrics are served, together with those of programs at the same address; None: nowhere.
+        location: The location of the checkpoint.
+        driver_memory: The heap that the program needs, such as `2g`.
+        placed: Checks the program's requirements, and keeps the program's place while the block runs. Takes the server
+            of the metrics, and yields the function that prepares the query. Raises UserError if the user has to change
+            something.
+        metrics: The address and the port of the metrics; None: the metrics are not served.
     """
 
     kind: Kind
@@ -55,7 +56,7 @@ def run(program: QueryProgram) -> int:
 
 @contextmanager
 def prepared(programs: Sequence[QueryProgram]) -> Iterator[list[QueryRun]]:
-    """Prepares the queries of programs in one Spark application, which ends with the block.
+    """Prepares the queries of programs in one Spark application. The application ends with the block.
 
     Raises:
         UserError: A requirement of a program is missing or wrong.
@@ -97,10 +98,8 @@ def _spark_session(programs: Sequence[QueryProgram]) -> Iterator[tuple[SparkSess
 def _stop(spark: SparkSession, signals: StopSignals) -> None:
     """Stops Spark, or kills a JVM that does not stop in time."""
     try:
-        is_stopped = returns(spark.stop, signals)
+        if not returns(spark.stop, signals):
+            session.kill()
     except Exception:
         if session.how_java_ended() is None:
             raise
-    else:
-        if not is_stopped:
-            session.kill()

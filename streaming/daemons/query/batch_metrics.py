@@ -1,4 +1,4 @@
-"""Metrics that Spark reports for each batch: its duration, the records it read, and its lateness for due shards."""
+"""Metrics of each batch: the duration, the number of records that were read, and the lateness for due shards."""
 
 import time
 from collections.abc import Mapping
@@ -29,34 +29,23 @@ class Batches:
         """Registers the metrics.
 
         Args:
-            prefix: The beginning of their names.
-            sources: A topic of each source that is counted under a name -> that name.
+            prefix: The beginning of the metrics' names.
+            sources: A topic of each source that is counted under a name -> the name.
             registry: The registry.
         """
         self.last_committed_s: float | None = None
         self.offsets: dict[str, dict[int, int]] = {}
         self._sources = sources
         self._told: Wakes = {}
-        self._durations = Histogram(
-            f"{prefix}_batch_duration_seconds",
-            "Duration of a batch, from planning to commit",
-            buckets=_DURATIONS_S,
-            registry=registry,
-        )
-        self._input = Counter(
-            f"{prefix}_input_records_total",
-            "Records read in committed batches, by source",
-            ["source"],
-            registry=registry,
-        )
+        name, help_text = f"{prefix}_batch_duration_seconds", "Duration of a batch, from planning to commit"
+        self._durations = Histogram(name, help_text, buckets=_DURATIONS_S, registry=registry)
+        name, help_text = f"{prefix}_input_records_total", "Records read in committed batches, by source"
+        self._input = Counter(name, help_text, ["source"], registry=registry)
         for source in (*sources.values(), OTHERS):
             self._input.labels(source)
-        self._lateness = Histogram(
-            f"{prefix}_timer_lateness_seconds",
-            "Delay from the time a shard was due to the start of the batch that checked it",
-            buckets=_LATENESS_S,
-            registry=registry,
-        )
+        help_text = "Delay from the time a shard was due to the start of the batch that checked it"
+        name = f"{prefix}_timer_lateness_seconds"
+        self._lateness = Histogram(name, help_text, buckets=_LATENESS_S, registry=registry)
 
     def committed(self, progress: Mapping[str, Any], wakes: Wakes) -> None:
         """Records a committed batch.

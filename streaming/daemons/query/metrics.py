@@ -1,7 +1,7 @@
-"""The metrics and probes of a program that runs a query, served over HTTP while it runs.
+"""The metrics and probes of a program that runs a query, served over HTTP while the program runs.
 
-Nothing here can delay a batch. Spark reports each batch after its commit from its own thread, another thread follows
-the program's views, and requests are answered with the values that both have stored.
+Metrics cannot delay a batch. Spark reports each batch after its commit, from Spark's own thread. Another thread follows
+the program's views. The server answers requests with the values that both threads have stored.
 """
 
 import logging
@@ -26,7 +26,7 @@ from streaming.kafka.end_offsets import EndOffsets
 from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.spark.query_listener import Listener
 from streaming.spark.sharded_query import WorkerReports
-from streaming.system.metrics_server import MetricsServer, ProgramMetrics
+from streaming.system.metrics_server import MetricsServer, ProgramMetrics, labelled
 from streaming.wire.record_decoders import RecordDecoder
 
 # Even if nothing is due, a tick causes a batch within this time, or within a check interval that is longer.
@@ -36,20 +36,21 @@ _LOOK_INTERVAL_S = 5.0
 # A program is not ready after this many intervals without a batch or without an answer from Kafka.
 _MISSED = 3
 _POLL_S = 0.5
+_Family = type[CounterMetricFamily | GaugeMetricFamily]
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Measured:
-    """The topics of a query that its metrics report.
+    """The topics that the metrics of a query report.
 
     Attributes:
         prefix: The topic prefix, which no label has.
-        sources: A topic of each source that is counted under a name -> that name.
+        sources: A topic of each source that is counted under a name -> the name.
         inputs: The topics that the query reads.
         outputs: The topics whose records are counted.
         views: The topics of the views that the metrics follow.
-        row: The kind of their records, for messages.
+        row: The kind of the views' records, for messages.
     """
 
     prefix: str
@@ -61,7 +62,7 @@ class Measured:
 
 
 class QueryMetrics(ProgramMetrics):
-    """The metrics and probes of a query. A program adds the metrics of its views.
+    """The metrics and probes of a query. Each program's subclass adds the metrics of the program's views.
 
     Attributes:
         names: The beginning of the names of all metrics.
@@ -95,7 +96,7 @@ class QueryMetrics(ProgramMetrics):
         self._check_interval_s = check_interval_ms / 1000
         self._is_active = False
         self._reports: WorkerReports | None = None
-        # The periodic tasks, with what they have done.
+        # The periodic tasks, with their counts.
         self.tasks: Sequence[PeriodicTask] = ()
         self._batches = Batches(self.names, measured.sources, server.registry)
         self._ends = EndOffsets(cluster, partitions, measured.inputs)
@@ -110,11 +111,11 @@ class QueryMetrics(ProgramMetrics):
         raise NotImplementedError
 
     def clear_view(self) -> None:
-        """Forgets the views, before they are read again from their starts."""
+        """Forgets the records of the views, before the views are read again from their starts."""
         raise NotImplementedError
 
     def of_view(self) -> Iterator[Metric]:
-        """Yields the metrics of the views, which are complete."""
+        """Yields the metrics of the views. Called only once the views are complete."""
         raise NotImplementedError
 
     def more(self) -> Iterator[Metric]:
@@ -124,12 +125,12 @@ class QueryMetrics(ProgramMetrics):
     # Spark's reports
 
     def listen(self, spark: SparkSession, query_name: str, reports: WorkerReports) -> None:
-        """Listens to the query that is started next.
+        """Listens to the query that the program starts next.
 
         Args:
             spark: The session.
             query_name: The query's name.
-            reports: The reports of its workers.
+            reports: The reports of the query's workers.
         """
         self._reports = reports
         spark.streams.addListener(Listener(query_name, self))
@@ -145,18 +146,19 @@ class QueryMetrics(ProgramMetrics):
     def collect(self) -> Iterator[Metric]:
         """Yields the metrics that are computed when the registry collects them."""
         written = Counter() if self._reports is None else self._reports.written.value
-        outputs = CounterMetricFamily(
-            f"{self.names}_output_records", "Records written, by topic without its prefix", labels=["topic"]
-        )
-        for topic in self._measured.outputs:
-            outputs.add_metric([self._label(topic)], written[topic])
-        yield outputs
-        yield from self._of_inputs()
+        outputs = {topic: written[topic] for topic in self._measured.outputs}
+        help_text = "Records written, by topic without its prefix"
+        yield self._by_topic(CounterMetricFamily, "output_records", help_text, outputs)
+        lag = self._ends.lag(self._batches.offsets)
+        help_text = "Offsets from the end of the last batch to the end of an input topic"
+        yield self._by_topic(GaugeMetricFamily, "lag_records", help_text, lag)
+        hidden_s = self._ends.stands_still_s(time.monotonic())
+        help_text = "How long an open transaction has hidden the records after it in an input topic; 0 if none is open"
+        yield self._by_topic(GaugeMetricFamily, "open_transaction_age_seconds", help_text, hidden_s)
         age_s = _seconds_since(self._batches.last_committed_s)
         if age_s is not None:
-            yield GaugeMetricFamily(
-                f"{self.names}_last_batch_age_seconds", "Time since the last batch was committed", age_s
-            )
+            help_text = "Time since the last batch was committed"
+            yield GaugeMetricFamily(f"{self.names}_last_batch_age_seconds", help_text, age_s)
         is_ready = self.why_not_ready() is None
         yield GaugeMetricFamily(f"{self.names}_ready", "1 if /readyz answers with 200, else 0", int(is_ready))
         yield from self.more()
@@ -164,23 +166,9 @@ class QueryMetrics(ProgramMetrics):
         if self._is_view_complete:
             yield from self.of_view()
 
-    def _of_inputs(self) -> Iterator[Metric]:
-        lag = GaugeMetricFamily(
-            f"{self.names}_lag_records",
-            "Offsets from the end of the last batch to the end of an input topic",
-            labels=["topic"],
-        )
-        for topic, offsets in self._ends.lag(self._batches.offsets).items():
-            lag.add_metric([self._label(topic)], offsets)
-        yield lag
-        hidden = GaugeMetricFamily(
-            f"{self.names}_open_transaction_age_seconds",
-            "How long an open transaction has hidden the records after it in an input topic; 0 if none is open",
-            labels=["topic"],
-        )
-        for topic, stands_still_s in self._ends.stands_still_s(time.monotonic()).items():
-            hidden.add_metric([self._label(topic)], stands_still_s)
-        yield hidden
+    def _by_topic(self, kind: _Family, name: str, help_text: str, values: Mapping[str, float]) -> Metric:
+        found = {self._label(topic): value for topic, value in values.items()}
+        return labelled(kind, f"{self.names}_{name}", help_text, "topic", found)
 
     def _label(self, topic: str) -> str:
         return topic.removeprefix(self._measured.prefix)
@@ -188,24 +176,24 @@ class QueryMetrics(ProgramMetrics):
     # The probes
 
     def why_not_working(self) -> str | None:
-        """Returns why the program does not work; None if it works."""
+        """Returns why the program does not work; None if the program works."""
         return None if self._is_active else "the query is not running"
 
     def why_not_ready(self) -> str | None:
-        """Returns why the program is not ready; None if it is ready."""
+        """Returns why the program is not ready; None if the program is ready."""
         batch_age_s, silence_s = _seconds_since(self._batches.last_committed_s), _seconds_since(self._ends.answered_s)
         return why_not_ready(self._is_active, batch_age_s, self._check_interval_s, silence_s)
 
     # The thread that reads from Kafka
 
     def gather(self) -> None:
-        """Follows the views, and asks Kafka where the inputs end."""
+        """Follows the views, and asks Kafka for the ends of the input topics."""
         while not self._is_stopped.is_set():
             try:
                 self._follow_view()
             except Exception as error:
                 is_known = isinstance(error, (UserError, KafkaException))
-                # The thread survives any error: batches do not depend on it, but the metrics do.
+                # The thread survives any error, because the metrics depend on it.
                 _log.warning("Reading the views again after an error: %s", error, exc_info=not is_known)
                 self._is_stopped.wait(_LOOK_INTERVAL_S)
 
@@ -227,13 +215,13 @@ class QueryMetrics(ProgramMetrics):
 def why_not_ready(
     is_active: bool, batch_age_s: float | None, check_interval_s: float, silence_s: float | None
 ) -> str | None:
-    """Returns why the program is not ready; None if it is ready.
+    """Returns why the program is not ready; None if the program is ready.
 
     Args:
         is_active: Whether the query is running.
-        batch_age_s: Time since the last batch was committed; None if there was none.
+        batch_age_s: Time since the last batch was committed; None if no batch was committed.
         check_interval_s: The check interval.
-        silence_s: Time since Kafka last answered; None if it never has.
+        silence_s: Time since Kafka last answered; None if Kafka has never answered.
     """
     if not is_active:
         return "the query is not running"

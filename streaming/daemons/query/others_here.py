@@ -1,12 +1,13 @@
-"""Looks before a start for programs that work on the same topics as processes of this machine.
+"""Looks before a start for other programs on the same topics that are processes of this machine.
 
-One that works does not end by itself, so a newcomer is refused at once. So is one beside a `run` that starts, of which
-Kafka does not know yet. Those on other machines are left to `SoleProgram`, which finds out whether they are alive.
+Such a program does not end by itself, so a newcomer is refused after a short wait. A newcomer is also refused beside a
+`run` that starts, because Kafka does not know the programs of that `run` yet. `SoleProgram` finds out whether programs
+on other machines are alive.
 """
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 from streaming.daemons.query.sole_program import Kind
@@ -21,19 +22,18 @@ _POLL_INTERVAL_S = 0.1
 _LOOK_TIMEOUT_S = 2.0
 
 
-def await_ends(admin: Admin, topic_prefix: str, kinds: Iterable[Kind], say: Callable[[str], None]) -> None:
+def await_ends(admin: Admin, topic_prefix: str, kinds: Sequence[Kind], say: Callable[[str], None]) -> None:
     """Waits for the ends of programs of these kinds that run on this machine.
 
     Args:
-        admin: Lists the members of their consumer groups.
+        admin: Lists the members of the programs' consumer groups.
         topic_prefix: The topic prefix.
         kinds: The kinds.
-        say: Called with a line about what it waits for.
+        say: Called with a line about the program whose end is awaited.
 
     Raises:
-        UserError: One does not end, or a `run` is about to start one.
+        UserError: Such a program does not end, or a `run` is about to start such a program.
     """
-    kinds = list(kinds)
     refuse_beside_start(admin.servers, topic_prefix, [kind.name for kind in kinds])
     deadline_s = time.monotonic() + _PATIENCE_S
     for kind, member in _members(admin, topic_prefix, kinds):
@@ -47,10 +47,8 @@ def await_ends(admin: Admin, topic_prefix: str, kinds: Iterable[Kind], say: Call
                 )
             if not is_told:
                 is_told = True
-                say(
-                    f"a {kind.name} works on these topics already: process {pid}. Waiting up to {_PATIENCE_S:.0f} s "
-                    "for its end"
-                )
+                found = f"a {kind.name} works on these topics already: process {pid}"
+                say(f"{found}. Waiting up to {_PATIENCE_S:.0f} s for its end")
             time.sleep(_POLL_INTERVAL_S)
 
 
@@ -73,7 +71,7 @@ def _how_to_replace(pid: int) -> str:
 
 
 def _members(admin: Admin, topic_prefix: str, kinds: Iterable[Kind]) -> list[tuple[Kind, str]]:
-    """Returns the client ids of the programs of these kinds; none if Kafka does not say."""
+    """Returns the kinds and the client ids of the programs of these kinds; none if Kafka does not answer."""
     found: list[tuple[Kind, str]] = []
     with suppress(UserError):
         for kind in kinds:

@@ -1,4 +1,4 @@
-"""The life of a program's query: its start, the wait for its end, and its stop after the batch in progress."""
+"""The life of a program's query: the start, the wait for the end, and the stop after the batch in progress."""
 
 import logging
 import sys
@@ -32,7 +32,7 @@ _POLL_INTERVAL_S = 0.25
 _READY_POLL_INTERVAL_S = 0.05
 # Several times as long as it takes to cancel a batch.
 _STOP_TIMEOUT_S = 5.0
-# A program whose place was taken by one on the same checkpoint learns of it within one or two seconds.
+# A program that has lost its place to a program on the same checkpoint learns of the loss within one or two seconds.
 _HEARD_WITHIN_S = 4.0
 _MAX_RESTARTS = 3
 # Spark's status begins with this while it asks Kafka for the offsets of the next batch (MicroBatchExecution).
@@ -45,8 +45,8 @@ class Writer(Protocol):
     """A part of the program that writes to Kafka beside the query.
 
     Attributes:
-        task: Its task, for messages.
-        denied: The error if Kafka does not allow it to write; else None.
+        task: The part's task, for messages.
+        denied: The error if Kafka does not allow the part to write; else None.
     """
 
     task: str
@@ -54,7 +54,7 @@ class Writer(Protocol):
 
     @property
     def failure(self) -> BaseException | None:
-        """Returns the error that ended its work; None while it goes on."""
+        """Returns the error that ended the part's work; None while the work goes on."""
 
 
 @dataclass(frozen=True)
@@ -68,12 +68,6 @@ class KafkaFound:
     topic_ids: Mapping[str, str]
 
 
-def print_line(text: str) -> None:
-    """Prints a line to standard output, at once."""
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
-
-
 @dataclass(frozen=True)
 class QueryRun:
     """A program that runs a query.
@@ -83,13 +77,12 @@ class QueryRun:
         sole: The program's place.
         signals: The stop signals.
         spark: The session.
-        topic_watch: The watch on the topics whose offsets the checkpoint has.
+        topic_watch: The watch on the topics whose offsets are in the checkpoint.
         ticker: The ticks.
         writers: Further parts of the program that write.
         start: Starts the query.
-        is_ready: Returns whether the query is ready; called several times a second until it is.
+        is_ready: Returns whether the query is ready; called several times a second until then.
         look: Called several times a second.
-        say: Prints a line.
     """
 
     kind: Kind
@@ -102,7 +95,6 @@ class QueryRun:
     start: Callable[[], StreamingQuery]
     is_ready: Callable[[StreamingQuery], bool]
     look: Callable[[], None]
-    say: Callable[[str], None] = print_line
 
     def run(self) -> int:
         """Runs the query until a stop signal or a failure; returns the exit code.
@@ -125,14 +117,13 @@ class QueryRun:
             return 1
 
     def _undisturbed(self) -> StreamingQuery:
-        """Runs the query, and again if the program whose place this one has taken disturbs it; returns the last one."""
+        """Runs the query, again after each failure that the previous program has caused. Returns the last query."""
         query = self._run_once()
         for _ in range(_MAX_RESTARTS):
             if not self._is_disturbed(query):
                 break
-            _log.warning(
-                "The %s before this one was still writing to the checkpoint. Starting the query again", self.kind.name
-            )
+            name = self.kind.name
+            _log.warning("The %s before this one was still writing to the checkpoint. Starting the query again", name)
             query = self._run_once()
         return query
 
@@ -142,15 +133,16 @@ class QueryRun:
             is_ready = self._await(partial(self.is_ready, query), query, _READY_POLL_INTERVAL_S)
         if is_ready:
             class_archive.note_class_path(session.class_path(self.spark))
-            self.say(self.kind.ready)
+            sys.stdout.write(self.kind.ready + "\n")
+            sys.stdout.flush()
             self._await(lambda: False, query, _POLL_INTERVAL_S)
         return query
 
     def _is_disturbed(self, query: StreamingQuery) -> bool:
         """Returns whether the query failed only because the previous program was still writing to the checkpoint.
 
-        The previous program has lost its place to this one. It may write until it learns of that, and then ends. This
-        function also waits long enough for this program to learn whether it has lost its own place to another one.
+        The previous program has lost its place to this program. The previous program may write until it learns of the
+        loss, and then ends. This function also waits long enough to learn whether this program has lost its own place.
         """
         if query.isActive or not query_failure.is_concurrent_write(query):
             return False
@@ -161,7 +153,7 @@ class QueryRun:
         return not self.sole.has_problem()
 
     def _await(self, condition: Callable[[], bool], query: StreamingQuery, interval_s: float) -> bool:
-        """Waits for the condition. Returns False if the query ends or has to end first, or a signal asks for a stop."""
+        """Waits for the condition. Returns False if the query ends or has to end first, or if a signal arrives."""
         while query.isActive and not self.signals.stop.wait(interval_s) and not self._has_to_end():
             if condition():
                 return True
@@ -176,7 +168,7 @@ class QueryRun:
         return [self.ticker, *self.writers]
 
     def _end(self, query: StreamingQuery) -> int:
-        """Ends the query, reports the reason unless a signal asked for the end, and returns the exit code.
+        """Ends the query. Reports the reason unless a signal asked for the end. Returns the exit code.
 
         Raises:
             AccessDeniedError: Kafka denies the program access.
@@ -207,16 +199,16 @@ class QueryRun:
 
 
 def _cancel(query: StreamingQuery) -> None:
-    """Ends the query. Cancels the next batch if it has begun, and silences Spark, which would log that as errors."""
+    """Ends the query. Silences Spark, which would log the cancelled next batch as errors."""
     session.silence()
     query.stop()
 
 
 def returns(call: Callable[[], None], signals: StopSignals) -> bool:
-    """Calls a function that ends a part of Spark, and returns whether it returns in time.
+    """Calls a function that ends a part of Spark. Returns whether the function returns in time.
 
     The limit is `_STOP_TIMEOUT_S`, or `GRACE_S` after a second signal. Spark's sources and sinks wait a minute for an
-    unreachable Kafka, even after they were told to stop. By then the checkpoint has everything that must be kept.
+    unreachable Kafka, even when they have to stop. The checkpoint is already complete, so a late stop loses nothing.
     """
     calling = WatchedThread("stop", call)
     calling.start()
@@ -234,12 +226,12 @@ def _await_batch(query: StreamingQuery, signals: StopSignals) -> None:
     """Waits for the end of the batch in progress, which query.stop() would cancel. A second signal ends the wait.
 
     Recognises the batch by its number, because under steady traffic the next batch begins at once. The next batch is
-    cancelled, and runs again at the next start. While Spark asks Kafka for the offsets of a batch, there is nothing to
-    lose, so this function does not wait for a Kafka that does not answer.
+    cancelled, and runs again at the next start. While Spark asks Kafka for the offsets of a batch, the batch has no
+    work that could be lost. So this function does not wait for a Kafka that does not answer.
     """
     in_progress = _last_batch(query) + 1
     if not in_progress:
-        return  # The first batch since the start may take long, and nothing waits for its results yet.
+        return  # The first batch since the start may take long, and no program waits for its results yet.
     planned_s = time.monotonic()
     while query.isActive and _last_batch(query) < in_progress:
         status = query.status
@@ -251,12 +243,12 @@ def _await_batch(query: StreamingQuery, signals: StopSignals) -> None:
 
 
 def _last_batch(query: StreamingQuery) -> int:
-    """Returns the number of the last batch that this query has committed; -1 if there is none."""
+    """Returns the number of the last batch that this query has committed; -1 if no batch is committed."""
     # Spark reports a batch's progress after the commit.
     progress = query.lastProgress
     return -1 if progress is None else int(progress["batchId"])
 
 
 def absolute(location: str) -> str:
-    """Returns the full path of a local folder; Spark would resolve a relative one in its own working directory."""
+    """Returns the full path of a local folder. Spark would resolve a relative path in its own working directory."""
     return str(Path(location).absolute()) if "://" not in location else location

@@ -1,14 +1,15 @@
-"""Prevents a second monitor, or a second router, on the topics of a running one: both would act on the same records.
+"""Keeps two monitors, or two routers, from running on the same topics. Both would act on the same records.
 
-Programs of one kind are members of a consumer group on the topic of ticks, through which they read nothing. Only the
+Programs of one kind are members of a consumer group on the topic of ticks. They read no records as members. Only the
 program that has the topic's partitions may run. Kafka's cooperative assignment leaves the partitions with the member
-that has them, so a newcomer gets none. A program with another checkpoint gets the place when Kafka has received no
-heartbeat from a killed one for the session time-out. The group's committed offset is the program's sign of life.
+that has them, so a newcomer gets none. After a program was killed, a program with another checkpoint gets the place
+when Kafka has received no heartbeat for the session time-out. The group's committed offset is the sign of life.
 
-The member's id (`group.instance.id`) is the checkpoint's id, and Kafka gives the place of a member to a newcomer with
-its id. So a program that was killed has its place back as soon as it is started again. A newcomer first looks whether
-a member with its id is there. It takes that one's place if it is a process of this host that has ended, or when its
-session has ended; otherwise it is refused, so that two supervisors cannot end each other's programs for ever.
+The member's id (`group.instance.id`) is the checkpoint's id. Kafka gives the place of a member to a newcomer with the
+same id. So a program that was killed has its place back as soon as it is started again. A newcomer first looks for a
+member with its own id. The newcomer takes that member's place if the member is a process of this host that has ended,
+or when the member's session has ended. Otherwise the newcomer is refused, so that two supervisors cannot end each
+other's programs for ever.
 """
 
 import logging
@@ -17,7 +18,6 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -36,21 +36,21 @@ SESSION_TIMEOUT_S = 10.0
 _HEARTBEAT_INTERVAL_S = 1.0
 # After this time Kafka has removed a killed program from the group.
 _PATIENCE_S = SESSION_TIMEOUT_S + 3.0
-# By default a group's first member waits for 3 s (group.initial.rebalance.delay.ms), and a new cluster first creates
-# its topic of consumer groups.
+# By default a group's first member waits for 3 s (group.initial.rebalance.delay.ms). A new cluster first creates its
+# topic of consumer groups.
 _JOIN_TIMEOUT_S = 60.0
 _POLL_INTERVAL_S = 0.1
 _LOOK_INTERVAL_S = 1.0
-# Short, because the main thread asks and must react to Ctrl-C.
+# Short, because the main thread waits for the answer and must react to Ctrl-C.
 _LOOK_TIMEOUT_S = 2.0
 # A sign of life is committed at most this often.
 _SIGN_INTERVAL_S = 1.0
 # An answer to a request to join, which has the new id of a member, comes well before.
 _NEW_ID_TIMEOUT_S = 2.0
-# Longest wait for a Kafka that does not answer. Others then wait for the end of the session.
+# Longest wait for a Kafka that does not answer. Other programs then wait for the end of the session.
 _CLOSE_TIMEOUT_S = 3.0
 
-# The commands that run one.
+# The commands that run such programs.
 _COMMANDS = ("monitor", "router", "observe", "run")
 _ADVICE = "Stop one of them, or give it its own --topic-prefix."
 _ADVICE_ON_SAME = "Stop it first. To end it and take its place, start this one with --take-over."
@@ -63,11 +63,11 @@ class Kind:
     """A kind of program of which only one may run on the topics of a prefix.
 
     Attributes:
-        name: Its name, for messages.
-        group_id: The consumer group of the programs of a topic prefix; the prefix is put before it.
-        harm: The harm that two of them would do, as a sentence.
-        ready: The line that it prints when it is ready.
-        waits: Whether a second one waits until it has the place, instead of ending.
+        name: The name of the kind, for messages.
+        group_id: The consumer group of the programs, without the topic prefix.
+        harm: The harm that two such programs would do, as a sentence.
+        ready: The line that a program prints when it is ready.
+        waits: Whether a second program waits for the place. Otherwise it ends.
     """
 
     name: str
@@ -78,7 +78,7 @@ class Kind:
 
 
 class SoleProgram:
-    """The place that one program of a kind and a topic prefix can have. A thread keeps it while the block runs."""
+    """The place that one program of a kind and a topic prefix can have. A thread keeps the place during the block."""
 
     def __init__(  # noqa: PLR0913, PLR0917  (the parts of the place)
         self, cluster: Cluster, admin: Admin, kind: Kind, prefix: str, topic: str, partitions: int
@@ -100,15 +100,15 @@ class SoleProgram:
         self._topic = topic
         self._partitions = partitions
         self._owned: set[int] = set()
-        # Kafka moves some of several partitions to a newcomer. A program needs all of them to start, or to go on after
-        # it has lost them; otherwise a running program needs only one.
+        # Kafka moves some of several partitions to a newcomer. A program needs all partitions to start, and to go on
+        # after it has lost them. Otherwise a running program needs only one partition.
         self._least = partitions
         self._holds = threading.Event()
         self._is_doubted = False
         self._fenced: KafkaError | None = None
         self._member_id = ""
         self._is_stopped = threading.Event()
-        # The newest sign of life, which the thread of Spark's listener replaces, and the one that was committed last.
+        # The newest sign of life, which the thread of Spark's listener replaces, and the last committed sign.
         self._sign: TopicPartition | None = None
         self._committed: TopicPartition | None = None
         self._problem: Exception | None = None
@@ -117,21 +117,19 @@ class SoleProgram:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Gives up the place at once, for any other program. Waits at most `_CLOSE_TIMEOUT_S` for Kafka."""
+    def __exit__(self, *_: object) -> None:
+        """Gives up the place at once. Waits at most `_CLOSE_TIMEOUT_S` for Kafka."""
         self._is_stopped.set()
         if self._thread is not None:
             self._thread.join(_CLOSE_TIMEOUT_S)
 
     def join(self, checkpoint_id: str, name: str, *, takes_over: bool = False) -> None:
-        """Asks for the place, and returns at once, unless it has to wait for a sign that its predecessor is dead.
+        """Asks for the place. Returns at once, except while a program with the same id may still run.
 
         Args:
-            checkpoint_id: The program's id in the group. Another one with the same id loses its place to this one.
-            name: The name shown to others; see `client_ids`.
-            takes_over: Whether one with the same id that runs loses its place.
+            checkpoint_id: The program's id in the group.
+            name: The name shown to other programs; see `client_ids`.
+            takes_over: Whether a running program with the same id loses its place.
 
         Raises:
             UserError: A program with the same id runs, or the Kafka client does not accept its properties.
@@ -143,7 +141,7 @@ class SoleProgram:
         self._thread.start()
 
     def _member(self) -> Consumer:
-        """Creates a member of the group, which joins while it is polled."""
+        """Creates a member of the group. The member joins while it is polled."""
         config = {
             "client.id": self._client_id,
             "group.id": self._group_id,
@@ -159,7 +157,7 @@ class SoleProgram:
         return consumer
 
     def _await_predecessor(self, takes_over: bool) -> None:
-        """Returns once there is no other program with the same checkpoint, or it may lose its place to this one."""
+        """Waits until no other program has the same checkpoint, or until this program may take the other's place."""
         begin_s = time.monotonic()
         is_told = False
         while (before := self._predecessor()) is not None:
@@ -173,24 +171,19 @@ class SoleProgram:
                 )
             if not is_told:
                 is_told = True
-                _log.warning(
-                    "Another %s has the same checkpoint: %s. Waiting up to %.0f s for a sign that it has ended",
-                    self._kind.name,
-                    _names([before]),
-                    _PATIENCE_S,
-                )
+                waiting = f"Waiting up to {_PATIENCE_S:.0f} s for a sign that it has ended"
+                _log.warning("Another %s has the same checkpoint: %s. %s", self._kind.name, _names([before]), waiting)
             time.sleep(_POLL_INTERVAL_S)
 
     def _predecessor(self) -> GroupMember | None:
         """Returns the program with the same checkpoint; None if there is none, or Kafka does not answer."""
-        same = [each for each in self._members() if each.instance_id == self._checkpoint_id]
-        return same[0] if same else None
+        return next((each for each in self._members() if each.instance_id == self._checkpoint_id), None)
 
     def wait(self) -> None:
         """Waits for the place.
 
         Raises:
-            UserError: Another program has the place, or Kafka does not let this one into the group.
+            UserError: Another program has the place, or Kafka does not let this program into the group.
         """
         begin_s = time.monotonic()
         next_look_s = begin_s + _LOOK_INTERVAL_S
@@ -201,25 +194,19 @@ class SoleProgram:
             if now_s < next_look_s:
                 continue
             next_look_s = now_s + _LOOK_INTERVAL_S
-            others = self._others()
-            if others and now_s >= begin_s + self._patience_s() and not self._kind.waits:
+            others, name, waits = self._others(), self._kind.name, self._kind.waits
+            found = f"Another {name} runs on the same topics: {_names(others)}"
+            if others and now_s >= begin_s + self._patience_s() and not waits:
+                raise UserError(f"{found}. {self._kind.harm} {_ADVICE}")
+            if now_s >= begin_s + _JOIN_TIMEOUT_S and not (others and waits):
                 raise UserError(
-                    f"Another {self._kind.name} runs on the same topics: {_names(others)}. {self._kind.harm} {_ADVICE}"
-                )
-            if now_s >= begin_s + _JOIN_TIMEOUT_S and not (others and self._kind.waits):
-                raise UserError(
-                    f"Kafka has not let this {self._kind.name} into the consumer group {self._group_id} for "
-                    f"{_JOIN_TIMEOUT_S:.0f} s. Check that the brokers are healthy, and start the {self._kind.name} "
-                    "again."
+                    f"Kafka has not let this {name} into the consumer group {self._group_id} for {_JOIN_TIMEOUT_S:.0f} "
+                    f"s. Check that the brokers are healthy, and start the {name} again."
                 )
             if others and not is_told:
                 is_told = True
-                _log.warning(
-                    "Another %s runs on the same topics: %s. Waiting %sfor it to end",
-                    self._kind.name,
-                    _names(others),
-                    "" if self._kind.waits else f"up to {self._patience_s():.0f} s ",
-                )
+                limit = "" if waits else f"up to {self._patience_s():.0f} s "
+                _log.warning("%s. Waiting %sfor it to end", found, limit)
 
     def check(self) -> None:
         """Raises the error that must end the program, if there is one.
@@ -236,7 +223,7 @@ class SoleProgram:
         return self._problem is not None
 
     def leave_sign(self, offset: int, text: str) -> None:
-        """Leaves a sign of life: the group commits it soon, if this program still has the place by then.
+        """Leaves a sign of life. The group commits the sign soon, if this program still has the place then.
 
         Args:
             offset: The offset to commit, of the topic's first partition.
@@ -279,10 +266,10 @@ class SoleProgram:
 
     def _commit_sign(self, consumer: Consumer) -> None:
         sign = self._sign
-        # A commit of a consumer that is no member yet would be one of a stranger with this member's id.
+        # Before the consumer is a member, Kafka would take a commit for that of a stranger with this member's id.
         if sign is not None and sign is not self._committed and self._owned:
             self._committed = sign
-            with suppress(KafkaException):  # the next sign says more
+            with suppress(KafkaException):  # the next sign replaces this sign
                 consumer.commit(offsets=[sign], asynchronous=True)
 
     def _take(self, error: KafkaError) -> None:
@@ -291,17 +278,17 @@ class SoleProgram:
             self._fenced = error
             return
         denied = denial(error)
-        # A missing right ends the program, because waiting does not help. A rejected login may be accepted again later,
-        # so it ends only a program that has not had the place yet.
+        # A missing right ends the program, because waiting does not help. Kafka may accept a rejected login later, so a
+        # rejected login ends only a program that has not had the place yet.
         if isinstance(denied, RightMissingError) or (denied is not None and not self._holds.is_set()):
             self._problem = denied
 
     def _is_still_here(self, consumer: Consumer, fenced: KafkaError) -> bool:
-        """Returns whether nobody else has this program's place, although Kafka has fenced its member.
+        """Returns whether no other program has this program's place, although Kafka has fenced its member.
 
         After an outage the member joins again, with another id. A commit that the outage has delayed still has the
-        former id, and Kafka takes it for that of a member which another program has replaced. For a moment the group
-        may know the new id and the member not yet.
+        former id. So Kafka takes the commit for that of a member which another program has replaced. For a moment the
+        group may know the new id when the member does not know it yet.
         """
         end_s = time.monotonic() + _NEW_ID_TIMEOUT_S
         while not self._is_stopped.wait(_POLL_INTERVAL_S):
@@ -321,7 +308,7 @@ class SoleProgram:
         return False
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        # Any offset will do, because nothing is read. With an explicit one the client does not ask Kafka for it.
+        # Any offset will do, because nothing is read. With an explicit offset the client does not ask Kafka for one.
         consumer.incremental_assign([TopicPartition(self._topic, each.partition, 0) for each in partitions])
         consumer.pause(partitions)
         self._owned |= {each.partition for each in partitions}
@@ -340,7 +327,7 @@ class SoleProgram:
         self._least = self._partitions
 
     def _look_for_a_successor(self) -> None:
-        """Ends the program if another one has its place. If none has the place, the topic may be gone."""
+        """Ends the program if another program has its place. If no program has the place, the topic may be gone."""
         others = [each for each in self._others() if each.partitions]
         if others:
             self._problem = UserError(
@@ -349,7 +336,10 @@ class SoleProgram:
             )
 
     def _others(self) -> list[GroupMember]:
-        """Returns the other programs; only those with a partition, if there are any. Empty if Kafka does not answer."""
+        """Returns the other programs with a partition, or all others if none has a partition.
+
+        Returns no program if Kafka does not answer.
+        """
         others = [each for each in self._members() if each.instance_id != self._checkpoint_id]
         return [each for each in others if each.partitions] or others
 
@@ -360,8 +350,8 @@ class SoleProgram:
             return []
 
     def _patience_s(self) -> float:
-        # Two programs that start at once on a topic of several partitions may get some partitions each. The one without
-        # partition 0 gives up first.
+        # Two programs that start at once on a topic of several partitions may get some partitions each. The program
+        # without partition 0 gives up first.
         return _PATIENCE_S * (2 if 0 in self._owned else 1)
 
 
@@ -370,7 +360,7 @@ def _names(members: Sequence[GroupMember]) -> str:
 
 
 def _name(member: GroupMember) -> str:
-    """Returns the process of a member, if it is one of this machine, and its names in Kafka."""
+    """Returns the names of a member in Kafka, with its process if the process is on this machine."""
     name = f"{member.client_id} at {member.host}, checkpoint id {member.instance_id}"
     pid = running_here(member.client_id, *_COMMANDS)
     return name if pid is None else f"process {pid} on this machine ({name})"

@@ -1,6 +1,6 @@
-"""Says what the start of a program waits for: on a terminal, and under `run` in a file or a pipe too.
+"""Says which step of a program's start goes on: on a terminal, and under `run` in a file or a pipe too.
 
-The log of a healthy program by itself has no such lines.
+The log of a healthy program that was not started by `run` has no such lines.
 """
 
 import sys
@@ -13,13 +13,13 @@ from streaming.system.wrapped_text import fitted
 
 # Whether the lines go into files and pipes too.
 _in_files = [False]
-# A start takes some 10 s on a machine that does nothing else.
+# A start takes some 10 s on an idle machine.
 _AGAIN_S = 5.0
 
 
 @contextmanager
 def in_files_too(is_wanted: bool = True) -> Iterator[None]:
-    """Says it in a file or a pipe too while the block runs, if that is wanted."""
+    """Writes the lines about steps into files and pipes too while the block runs, if `is_wanted`."""
     before, _in_files[0] = _in_files[0], is_wanted
     try:
         yield
@@ -29,11 +29,11 @@ def in_files_too(is_wanted: bool = True) -> Iterator[None]:
 
 @contextmanager
 def told(step: str, until: str = "") -> Iterator[None]:
-    """Says which step of a start begins, and every few seconds that it goes on, while the block runs.
+    """Says that a step of a start begins, and every few seconds that the step goes on, while the block runs.
 
     Args:
         step: The step, such as `starting Spark`.
-        until: What it leads to, if that is to be said once.
+        until: The end of the step, in words, for the first line alone.
     """
     if not _is_told():
         yield
@@ -56,7 +56,7 @@ def _tell(step: str, is_over: Event) -> None:
 
 
 def say_to_user(progress: str) -> None:
-    """Says what a start is waiting for."""
+    """Writes a line about a start to stderr, if such lines are wanted there."""
     if _is_told():
         sys.stderr.write(fitted(progress, sys.stderr) + "\n")
         sys.stderr.flush()

@@ -8,7 +8,6 @@ passed, because even an empty batch costs 0.2 s of CPU time. See docs/architectu
 import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -27,7 +26,7 @@ class Ticker(MayBeDenied):
     """Writes ticks from its own thread while the block runs.
 
     Attributes:
-        task: Its task, for messages.
+        task: The ticker's task, for messages.
     """
 
     task = "write ticks"
@@ -41,11 +40,11 @@ class Ticker(MayBeDenied):
             cluster: The Kafka cluster.
             topic: The topic of ticks.
             interval_ms: The shortest time between two ticks.
-            longest_pause_ms: A tick is written at least this often, or once per interval. So a wake-up that was not
-                reported, or was reported wrong because a clock was set, is late by this much at most.
+            longest_pause_ms: The longest time between two ticks, if it is longer than the interval. A wake-up that was
+                not reported, or that was reported wrong because a clock was set, is late by this time at most.
             is_due: Called once per interval; returns whether a shard is due.
         """
-        # A tick that is not delivered within its interval may be lost: the next one has the same effect.
+        # A tick that is not delivered within its interval may be lost: the next tick has the same effect.
         timeout_ms = min(max(interval_ms, 1_000), _LONGEST_TIMEOUT_MS)
         self._producer = cluster.producer({"message.timeout.ms": timeout_ms})
         self._topic = topic
@@ -59,14 +58,12 @@ class Ticker(MayBeDenied):
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     @property
     def failure(self) -> BaseException | None:
-        """Returns the error that ended the ticks; None while they go on."""
+        """Returns the error that ended the ticks; None while the ticks go on."""
         return self._thread.failure
 
     def stop(self) -> None:
@@ -86,7 +83,7 @@ class Ticker(MayBeDenied):
             next_look_s = max(next_look_s + self._interval_s, now_s)
 
     def _tick(self) -> None:
-        """Writes a tick. Drops it if it cannot be written at the moment: the next tick has the same effect.
+        """Writes a tick. If Kafka does not take the tick at the moment, drops it: the next tick has the same effect.
 
         Raises:
             KafkaException: No further ticks can be written.
