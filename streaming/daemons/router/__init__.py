@@ -1,1 +1,1 @@
-"""The router: runs the query that decides where messages go, its tick, its progress and its metrics."""
+"""The router: runs the query that decides where messages go, with the tick, the progress and the metrics."""

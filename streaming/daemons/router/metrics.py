@@ -1,9 +1,8 @@
-"""The router's metrics: those of any query, its decisions, and the conversations and held messages of its views."""
+"""The router's metrics: those of any query, and the numbers of decisions, conversations and held messages."""
 
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from functools import partial
 
 from confluent_kafka import Message
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -17,7 +16,6 @@ from streaming.system.metrics_server import MetricsServer, labelled
 from streaming.wire.topics import Topics
 
 NAMES = "queue_activation_router"
-_gauges = partial(labelled, GaugeMetricFamily)
 _KINDS = ("DELIVER", "DEAD_LETTER", "CLEAN_UP")
 
 
@@ -44,18 +42,15 @@ class RouterMetrics(QueryMetrics):
             topics: The topics.
             partitions: The number of partitions of each topic.
         """
+        # The decisions of the workers, by kind, once the query is prepared.
+        self.decided: Accumulator[Counter[str]] | None = None
         self._topic_of_endpoints = topics.service_conversations
         self._conversations = Conversations()
-        self._decided: Accumulator[Counter[str]] | None = None
         sources = {topics.service_messages: "messages", topics.service_incoming: "incoming"}
         views = (topics.service_conversations, topics.service_transmissions)
         inputs, outputs = topics.service_inputs(), topics.service_outputs()
         measured = Measured(topics.prefix, sources, inputs, outputs, views, "row of a view")
         super().__init__(server, check_interval_ms, cluster, measured, partitions)
-
-    def watch(self, done: "Accumulator[Counter[str]]") -> None:
-        """Takes the counter of what the workers have done: decisions, by kind."""
-        self._decided = done
 
     def apply(self, record: Message) -> None:
         """Takes a row of service-conversations or of service-transmissions."""
@@ -69,22 +64,24 @@ class RouterMetrics(QueryMetrics):
 
     def more(self) -> Iterator[Metric]:
         """Yields the number of decisions."""
-        decided = Counter() if self._decided is None else self._decided.value
+        decided = Counter() if self.decided is None else self.decided.value
         decisions = {kind: decided[kind] for kind in _KINDS}
         help_text = "Decisions written to service-decisions, by kind"
         yield labelled(CounterMetricFamily, f"{NAMES}_decisions", help_text, "decision", decisions)
 
     def of_view(self) -> Iterator[Metric]:
         """Yields the metrics of conversations and of held messages."""
-        now_s = time.time()
-        by_state, idle = self._conversations.by_state(), self._conversations.idle(now_s)
-        held = self._conversations.held(now_s)
-        yield _gauges(f"{NAMES}_endpoints", "Endpoints of conversations, by their state", "state", by_state)
-        help_text = "Endpoints that are not closed, and in whose conversation no program has spoken for longer"
-        yield _gauges(f"{NAMES}_idle_endpoints", help_text, "idle", idle)
-        help_text = "Messages that are held, by the number of Service Broker's message that says why"
-        yield _gauges(f"{NAMES}_held_messages", help_text, "number", dict(sorted(held.by_number.items())))
-        help_text = "Messages that are held, by the service that they are for"
-        yield _gauges(f"{NAMES}_service_held_messages", help_text, "service", held.by_service)
-        help_text = "Longest time for which a message has been held, by the service that it is for"
-        yield _gauges(f"{NAMES}_oldest_held_age_seconds", help_text, "service", held.oldest_s)
+        now_s, found = time.time(), self._conversations
+        held = found.held(now_s)
+        idle = "Endpoints that are not closed, and in whose conversation no program has spoken for longer"
+        number = "Messages that are held, by the number of Service Broker's message that says why"
+        service = "Messages that are held, by the service that they are for"
+        oldest = "Longest time for which a message has been held, by the service that it is for"
+        for name, help_text, label, values in (
+            ("endpoints", "Endpoints of conversations, by their state", "state", found.by_state()),
+            ("idle_endpoints", idle, "idle", found.idle(now_s)),
+            ("held_messages", number, "number", dict(sorted(held.by_number.items()))),
+            ("service_held_messages", service, "service", held.by_service),
+            ("oldest_held_age_seconds", oldest, "service", held.oldest_s),
+        ):
+            yield labelled(GaugeMetricFamily, f"{NAMES}_{name}", help_text, label, values)

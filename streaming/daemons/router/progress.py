@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
@@ -21,11 +20,11 @@ _log = logging.getLogger(__name__)
 class ProgressWriter(MayBeDenied):
     """Writes the progress from the thread of Spark's listener. A record that Kafka does not take is no failure.
 
-    The next one replaces it, and the decisions themselves also say how far the router has read.
+    The next record makes up for a lost record, and the decisions also show how far the router has read.
 
     Attributes:
-        task: Its task, for messages.
-        failure: The error that ended its work; else None.
+        task: The writer's task, for messages.
+        failure: The error that ended the writer's work; else None.
     """
 
     task = "write its progress"
@@ -39,9 +38,7 @@ class ProgressWriter(MayBeDenied):
     def __enter__(self) -> "ProgressWriter":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Waits a moment for Kafka to take the last record."""
         self._producer.flush(_FLUSH_S)
 
@@ -67,7 +64,6 @@ class ProgressWriter(MayBeDenied):
             for topic, found in (source["endOffset"] or {}).items()
         }
         record = ProgressRecord(self._generation, progress["batchId"], ends, iso_time(wall_clock.now_ms()))
-        self._producer.produce(
-            self._topics.service_progress, encode_progress(record), KEY, on_delivery=self.on_delivery
-        )
+        topic = self._topics.service_progress
+        self._producer.produce(topic, encode_progress(record), KEY, on_delivery=self.on_delivery)
         self._producer.poll(0)

@@ -1,8 +1,8 @@
 """Restores a router whose checkpoint is lost, or of which only an older copy is left.
 
-The last router may have decided more than the copy says. So the new checkpoint goes on behind everything that it has
-read, and each conversation that may have gone on since the copy ends with an Error to both sides. Without a copy, every
-open conversation does. docs/router.md has this as a runbook.
+The last router may have decided more than the copy says. So the new checkpoint goes on behind all records that the last
+router has read. Each conversation that may have gone on since the copy ends with an Error to both sides. Without a
+copy, this ends every open conversation. docs/router.md has this as a runbook.
 """
 
 import contextlib
@@ -46,9 +46,9 @@ class Copy:
     """The copy of a checkpoint.
 
     Attributes:
-        generation: Its generation.
-        states: The state of each partition's shard; None: it has none yet.
-        ends: Topic, with the prefix -> partition -> the offset up to which it has read.
+        generation: The generation of the checkpoint.
+        states: The state of each partition's shard; None: the shard has no state yet.
+        ends: Topic, with the prefix -> partition -> the offset up to which the router had read.
     """
 
     generation: int
@@ -57,7 +57,7 @@ class Copy:
 
 
 class _EndpointRow(Struct):
-    """The fields of a record of service-conversations that are needed here; a router may have millions of them."""
+    """The fields of a record of service-conversations that are needed here. A router may have millions of records."""
 
     state: str
     service: str
@@ -70,10 +70,10 @@ _endpoint_decoder = msgspec.json.Decoder(_EndpointRow)
 
 
 def read_copy(spark: SparkSession, location: str, layout: RouterLayout) -> Copy:
-    """Returns the copy of a checkpoint as of its last complete batch.
+    """Returns the state of a copied checkpoint after its last complete batch.
 
     Raises:
-        UserError: It has no complete batch.
+        UserError: The copy has no complete batch.
     """
     progress_files.require_whole(spark, location)
     batch = progress_files.newest_batch(spark, location, "commits")
@@ -91,14 +91,14 @@ def read_copy(spark: SparkSession, location: str, layout: RouterLayout) -> Copy:
 
 
 def gather(cluster: Cluster, topics: Topics, partitions: int, traces: Traces, copy: Copy | None) -> Restoration:
-    """Returns the beginning of a restored router.
+    """Returns the state, the offsets and the suspect conversations with which a restored router begins.
 
     Args:
         cluster: The Kafka cluster.
         topics: The topics.
         partitions: The number of partitions of service-messages.
         traces: The newest work of the last router.
-        copy: The copy of its checkpoint; None: there is none.
+        copy: The copy of the last router's checkpoint; None: there is no copy.
 
     Raises:
         UserError: The copy is older than the records that Kafka still has, or Kafka cannot be reached.
@@ -122,7 +122,7 @@ def gather(cluster: Cluster, topics: Topics, partitions: int, traces: Traces, co
 
 
 def _require_records(cluster: Cluster, topics: Topics, copy: Copy) -> None:
-    """Raises UserError if records are gone by which the conversations that have gone on could be found."""
+    """Raises UserError if records are gone that show which conversations have gone on since the copy."""
     consumer = cluster.consumer({"group.id": "queue-activation-router-restore", "enable.auto.commit": False})
     topic, decisions = topics.service_messages, topics.service_decisions
     try:
@@ -152,7 +152,7 @@ def _newer_copy() -> str:
 
 
 def _first_decided(consumer: Consumer, place: TopicPartition) -> tuple[int, int] | None:
-    """Returns generation and number of the first decision record that is left; None if none was deleted."""
+    """Returns generation and number of the first decision record that is left; None if no record was deleted."""
     first, end = consumer.get_watermark_offsets(place, timeout=ADMIN_TIMEOUT_S)
     if not first or first == end:
         return None
@@ -171,10 +171,10 @@ def _first_decided(consumer: Consumer, place: TopicPartition) -> tuple[int, int]
 
 
 def is_gap(first: tuple[int, int] | None, last: tuple[int, int]) -> bool:
-    """Returns whether decisions are missing between the last ones of a copy and the first ones that are left.
+    """Returns whether decisions are missing between the last record of a copy and the first record that is left.
 
     Args:
-        first: Generation and number of the first record that is left; None if none was deleted.
+        first: Generation and number of the first record that is left; None if no record was deleted.
         last: Generation and number of the copy's last record.
     """
     return first is not None and first > (last[0], last[1] + 1)
@@ -185,7 +185,7 @@ def _of(traces: Traces, topics: Topics, topic: str) -> Mapping[str, int]:
 
 
 def _ends(traces: Traces, copy: Copy | None, topics: Topics, number: int) -> tuple[int, int]:
-    """Returns the offsets of messages and incoming behind everything that a router has read of a partition."""
+    """Returns the ends of service-messages and service-incoming that routers have read, in a partition."""
     found = []
     for topic in (topics.service_messages, topics.service_incoming):
         seen = _of(traces, topics, topic).get(str(number), 0)
@@ -219,15 +219,15 @@ def _suspects(
 def _said_since(
     cluster: Cluster, topic: str, read: Mapping[str, int], ends: list[tuple[int, int]]
 ) -> list[dict[str, Suspect]]:
-    """Returns, for each partition, the conversations with messages that the last router has read since then.
+    """Returns, for each partition, the conversations with messages that the last router has read since the copy.
 
-    Their times say nothing: a router that was stopped for long reads messages that are old.
+    The times of messages do not show this: a router that was stopped for long reads old messages.
 
     Args:
         cluster: The Kafka cluster.
         topic: The topic of messages.
-        read: Partition -> the offset up to which it had been read then.
-        ends: The offsets of messages and incoming behind everything that a router has read, for each partition.
+        read: Partition -> the offset up to which the copy has read.
+        ends: The ends of service-messages and service-incoming that routers have read, for each partition.
     """
     found: list[dict[str, Suspect]] = [{} for _ in ends]
     begins = {number: read.get(str(number), 0) for number in range(len(ends))}
@@ -254,7 +254,7 @@ def _suspect_of(message: Message) -> Suspect | None:
 
 
 def _decided_since(cluster: Cluster, topics: Topics, copy: Copy) -> Iterator[tuple[int, str]]:
-    """Yields partition and conversation of the deliveries that were decided after the copy."""
+    """Yields the partition and the conversation of each delivery that was decided after the copy."""
     times = [state[2] for state in copy.states if state is not None]
     since_ms = max(0, min(times, default=0) - _MARGIN_MS)
     numbers = [0 if state is None else number_of(state) for state in copy.states]
@@ -286,7 +286,7 @@ def _viewed_conversations(cluster: Cluster, topics: Topics) -> dict[str, tuple[i
 
 
 def _closed(name: str) -> Suspect:
-    """Returns a conversation of which nobody has to be told unless the copy has it."""
+    """Returns a conversation whose end no side has to be told, unless the conversation is in the copy."""
     return Suspect(name, ("", ""), (None, None), (name, name))
 
 

@@ -1,10 +1,9 @@
-"""Runs the router: checks its requirements, starts the query and the tick, and stops both after the current batch."""
+"""Runs the router: checks the requirements, starts the query and the tick, and stops both after the current batch."""
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from functools import partial
 
 from msgspec import structs
@@ -26,7 +25,7 @@ from streaming.daemons.router.progress import ProgressWriter
 from streaming.daemons.router.restoration import NO_COPY, Copy, gather, read_copy
 from streaming.daemons.router.settings import RouterSettings
 from streaming.daemons.router.sole_router import GROUP_ID, ROUTER
-from streaming.daemons.router.traces import Planned, Traces, problem_of, read_traces
+from streaming.daemons.router.traces import Planned, problem_of, read_traces
 from streaming.errors import UserError
 from streaming.kafka import client_properties
 from streaming.kafka.access import Rights, rights
@@ -74,7 +73,7 @@ def program(settings: RouterSettings) -> QueryProgram:
 
 @contextmanager
 def _placed(settings: RouterSettings, server: MetricsServer | None) -> Iterator[Prepare]:
-    """Checks the topics, and has the router's place while the block runs."""
+    """Checks the topics, and keeps the router's place while the block runs."""
     topics = Topics(settings.topic_prefix)
     cluster = Cluster(settings.bootstrap_servers, client_properties.for_librdkafka(settings.kafka_properties))
     admin = Admin(cluster)
@@ -84,7 +83,7 @@ def _placed(settings: RouterSettings, server: MetricsServer | None) -> Iterator[
     admin.require_group(settings.topic_prefix + GROUP_ID)
     if not settings.options.take_over:
         others_here.await_ends(admin, topics.prefix, [ROUTER], partial(_log.warning, "%s"))
-    # Without its decisions, the state would go on with numbers that the transport does not expect.
+    # If service-decisions was replaced, the state would go on with numbers that the transport does not expect.
     topic_ids = admin.topic_ids([*topics.service_inputs(), topics.service_decisions])
     for sentence in admin.other_settings([spec for spec in topics.service_specs() if spec.name in partitions]):
         _log.warning("%s", sentence)
@@ -104,7 +103,7 @@ def _rights(topics: Topics) -> Rights:
 
 
 def problem_of_partitions(topics: Topics, partitions: Mapping[str, int]) -> str | None:
-    """Returns which topics have another number of partitions than the router needs; None if all have the right one."""
+    """Returns which topics have a wrong number of partitions; None if all have the right number."""
     wanted = partitions[topics.service_messages]
     alike = [spec.name for spec in topics.service_specs() if spec.is_partitioned and spec.name in partitions]
     alone = (topics.service_commands, topics.service_reports)
@@ -128,27 +127,26 @@ def _prepared(  # noqa: PLR0913, PLR0917  (the parts of the router)
     spark: SparkSession,
     signals: StopSignals,
 ) -> Iterator[QueryRun]:
-    """Prepares the query and what belongs to it, which ends with the block."""
+    """Prepares the query and the parts beside it. These parts end with the block."""
     location = absolute(settings.options.checkpoint_location)
     progress_files.require_whole(spark, location)
-    partitions = kafka.partitions[kafka.topics.service_messages]
-    wanted = Wanted(settings.topic_prefix, partitions, kafka.topic_ids)
-    layout, is_there = checkpoint_layout.settle(spark, location, wanted)
+    layout, is_there = _settle(spark, settings, kafka, location)
     sole.join(layout.id, client_id(location), takes_over=settings.options.take_over)
     # From here on no other router can add traces or batches.
     sole.wait()
-    layout, restored = _Start(spark, settings, kafka, location).begin(layout, is_there=is_there)
+    layout, restored = _begin(spark, settings, kafka, layout, is_there=is_there)
     secret, instance = layout.secret or layout.id, settings.instance
     conversations = ConversationSettings(is_literal=settings.options.semantics is Semantics.LITERAL)
+    count, keep_ms = len(layout.shard_keys), settings.options.keep.ms
     shard_settings = RouterShardSettings(
-        settings.topic_prefix, partitions, layout.generation, instance, secret, settings.options.keep.ms, conversations
+        settings.topic_prefix, count, layout.generation, instance, secret, keep_ms, conversations
     )
     wakes = spark.sparkContext.accumulator({}, WakesParam())
     query_settings = _query_settings(settings, location, layout)
     reports, done = WorkerReports(wakes, counter(spark)), counter(spark)
     if metrics is not None:
         metrics.listen(spark, QUERY_NAME, reports)
-        metrics.watch(done)
+        metrics.decided = done
     prepare = partial(prepare_query, spark, query_settings, restored)
     writer = prepare(shard_settings, kafka.partitions, reports, done)
     checkpoint_layout.keep(spark, location, layout)
@@ -159,10 +157,16 @@ def _prepared(  # noqa: PLR0913, PLR0917  (the parts of the router)
     checkpoint_layout.keep_settings(spark, location, shard_settings)
     wake_times = WakeTimes(layout.shard_keys)
     watch = TopicWatch(kafka.admin, kafka.topic_ids, checkpoint_layout.advice_about)
-    is_ready = partial(_is_ready, spark, location, layout, restored)
+    ticks, is_due = kafka.topics.service_ticks, partial(wake_times.is_due_by, wakes)
+
+    def is_ready(query: StreamingQuery) -> bool:
+        if restored is not None:
+            return restored_file.end(spark, location, count, query)
+        return query.lastProgress is not None
+
     with (
         ProgressWriter(kafka.cluster, kafka.topics, layout.generation) as progress,
-        _ticker(kafka, partial(wake_times.is_due_by, wakes)) as ticker,
+        Ticker(kafka.cluster, ticks, CHECK_INTERVAL_MS, LONGEST_PAUSE_MS, is_due) as ticker,
         published("router", _periodic_tasks(done), kafka.cluster, kafka.admin, kafka.topics) as periodic,
     ):
         if metrics is not None:
@@ -172,7 +176,7 @@ def _prepared(  # noqa: PLR0913, PLR0917  (the parts of the router)
 
 
 def _periodic_tasks(done: "Accumulator[Counter[str]]") -> dict[PeriodicTask, Work]:
-    """Returns the periodic tasks of the shards, which do them as soon as they are due, and report how much they did."""
+    """Returns the periodic tasks of the shards. A shard does a due task by itself, and reports the work."""
 
     def work(name: str) -> Work:
         return counted(lambda: done.value[name])
@@ -181,10 +185,10 @@ def _periodic_tasks(done: "Accumulator[Counter[str]]") -> dict[PeriodicTask, Wor
 
 
 def _finish(writer: DataStreamWriter, signals: StopSignals) -> None:
-    """Runs the last batch again with its own settings, and further ones to the ends of the topics, so none is left.
+    """Runs the last batch again with its own settings, and further batches to the ends of the topics.
 
     Raises:
-        SystemExit: The query failed. It was told why.
+        SystemExit: The query failed. The log has the reason.
         Stopped: A signal has arrived.
     """
     _log.info("Completing the last batch with the settings with which it was begun")
@@ -198,70 +202,55 @@ def _finish(writer: DataStreamWriter, signals: StopSignals) -> None:
     signals.check()
 
 
-def _is_ready(
-    spark: SparkSession, location: str, layout: RouterLayout, restored: Restoration | None, query: StreamingQuery
-) -> bool:
-    if restored is not None:
-        return restored_file.end(spark, location, len(layout.shard_keys), query)
-    return query.lastProgress is not None
+def _settle(
+    spark: SparkSession, settings: RouterSettings, kafka: KafkaFound, location: str
+) -> tuple[RouterLayout, bool]:
+    """Returns the layout of a checkpoint, and whether the checkpoint exists."""
+    partitions = kafka.partitions[kafka.topics.service_messages]
+    return checkpoint_layout.settle(spark, location, Wanted(settings.topic_prefix, partitions, kafka.topic_ids))
 
 
-def _ticker(kafka: KafkaFound, is_due: Callable[[], bool]) -> Ticker:
-    return Ticker(kafka.cluster, kafka.topics.service_ticks, CHECK_INTERVAL_MS, LONGEST_PAUSE_MS, is_due)
+def _begin(
+    spark: SparkSession, settings: RouterSettings, kafka: KafkaFound, layout: RouterLayout, *, is_there: bool
+) -> tuple[RouterLayout, Restoration | None]:
+    """Returns the layout, and the beginning of a restored router. The beginning is None once all shards are stored.
 
-
-@dataclass(frozen=True)
-class _Start:
-    """The start on a checkpoint, of the only router that runs."""
-
-    spark: SparkSession
-    settings: RouterSettings
-    kafka: KafkaFound
-    location: str
-
-    def begin(self, layout: RouterLayout, *, is_there: bool) -> tuple[RouterLayout, Restoration | None]:
-        """Returns the layout, and the beginning of a restored router if this is one whose shards are not all stored.
-
-        Raises:
-            UserError: The checkpoint is older than the work of the last router, or missing, and is not to be restored.
-        """
-        spark, kafka, restore = self.spark, self.kafka, self.settings.options.restore
-        traces = read_traces(kafka.cluster, kafka.topics, kafka.partitions)
-        if restore is None or is_there or not traces.generation:
-            restored = restored_file.read(spark, self.location)
-            begun = restored.offsets if restored is not None else {}
-            self._refuse_older(layout if is_there else None, traces, begun)
-            return layout, restored
-        copy = None if restore == NO_COPY else self._read_copy(absolute(restore))
-        restored = gather(kafka.cluster, kafka.topics, len(layout.shard_keys), traces, copy)
-        ended = sum(len(shard.suspects) for shard in restored.shards)
-        _log.warning("Restoring. %d conversations may have gone on since the copy, and end with an Error", ended)
-        restored_file.save(spark, self.location, restored)
-        return structs.replace(layout, generation=restored.generation), restored
-
-    def _read_copy(self, location: str) -> Copy:
-        partitions = self.kafka.partitions[self.kafka.topics.service_messages]
-        wanted = Wanted(self.settings.topic_prefix, partitions, self.kafka.topic_ids)
-        layout, is_there = checkpoint_layout.settle(self.spark, location, wanted)
-        if not is_there:
-            without = hints.option("--restore", NO_COPY)
-            raise UserError(f"There is no checkpoint of a router at {location}. {without} restores without a copy.")
-        return read_copy(self.spark, location, layout)
-
-    def _refuse_older(
-        self, layout: RouterLayout | None, traces: Traces, begun: Mapping[str, Mapping[str, int]]
-    ) -> None:
-        """Raises UserError if no router may start here; `begun`: the offsets with which the checkpoint was restored."""
-        planned = None
-        if layout is not None:
-            batch = progress_files.newest_batch(self.spark, self.location, "offsets")
-            last = {} if batch is None else progress_files.end_offsets(self.spark, self.location, batch)
-            prefix = self.kafka.topics.prefix
-            ends = {topic.removeprefix(prefix): found for topic, found in {**begun, **last}.items()}
-            planned = Planned(layout.generation, batch, ends)
-        problem = problem_of(traces, planned, self.location)
-        if problem is not None:
+    Raises:
+        UserError: The checkpoint is older than the work of the last router, or missing, and is not to be restored.
+    """
+    location, restore = absolute(settings.options.checkpoint_location), settings.options.restore
+    traces = read_traces(kafka.cluster, kafka.topics, kafka.partitions)
+    if restore is None or is_there or not traces.generation:
+        restored = restored_file.read(spark, location)
+        begun = restored.offsets if restored is not None else {}
+        planned = _planned(spark, location, layout, begun, kafka.topics.prefix) if is_there else None
+        if problem := problem_of(traces, planned, location):
             raise UserError(problem)
+        return layout, restored
+    copy = None if restore == NO_COPY else _copy(spark, settings, kafka, absolute(restore))
+    restored = gather(kafka.cluster, kafka.topics, len(layout.shard_keys), traces, copy)
+    ended = sum(len(shard.suspects) for shard in restored.shards)
+    _log.warning("Restoring. %d conversations may have gone on since the copy, and end with an Error", ended)
+    restored_file.save(spark, location, restored)
+    return structs.replace(layout, generation=restored.generation), restored
+
+
+def _planned(
+    spark: SparkSession, location: str, layout: RouterLayout, begun: Mapping[str, Mapping[str, int]], prefix: str
+) -> Planned:
+    """Returns the newest batch of a checkpoint; `begun`: the offsets with which the checkpoint was restored."""
+    batch = progress_files.newest_batch(spark, location, "offsets")
+    last = {} if batch is None else progress_files.end_offsets(spark, location, batch)
+    ends = {topic.removeprefix(prefix): found for topic, found in {**begun, **last}.items()}
+    return Planned(layout.generation, batch, ends)
+
+
+def _copy(spark: SparkSession, settings: RouterSettings, kafka: KafkaFound, location: str) -> Copy:
+    layout, is_there = _settle(spark, settings, kafka, location)
+    if not is_there:
+        without = hints.option("--restore", NO_COPY)
+        raise UserError(f"There is no checkpoint of a router at {location}. {without} restores without a copy.")
+    return read_copy(spark, location, layout)
 
 
 def _query_settings(settings: RouterSettings, location: str, layout: RouterLayout) -> QuerySettings:

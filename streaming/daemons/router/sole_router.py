@@ -1,4 +1,4 @@
-"""The guard against a second router on the topics of a running one."""
+"""The guard against a second router on the same topics."""
 
 from streaming.daemons.query.sole_program import Kind
 from streaming.wire.own_groups import own_group

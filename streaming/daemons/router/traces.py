@@ -1,10 +1,11 @@
-"""The traces that routers have left in Kafka, compared with a checkpoint before a router starts on it.
+"""The traces that routers have left in Kafka. A router compares them with its checkpoint before it starts.
 
 A router on a lost checkpoint, or on an older copy, would decide a second time about messages that were delivered. Its
 progress (service-progress) and its decisions (service-decisions) show how far it had read.
 """
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from streaming.kafka.clients import Cluster
@@ -16,9 +17,9 @@ from streaming.wire.service_decisions import decode_decisions
 from streaming.wire.service_progress import ProgressRecord, decode_progress
 from streaming.wire.topics import Topics
 
-# More records than invalid ones or those of a failed attempt can be in the way.
+# More records than invalid records or those of a failed attempt can be at the end of a partition.
 _LOOKED_AT = 100
-# The topics that a restored router goes on with. It reads the commands again.
+# The topics on which a restored router goes on, in the order of a decision record's ends. It reads commands again.
 _MESSAGES = (Topics().service_messages, Topics().service_incoming)
 
 
@@ -28,9 +29,9 @@ class Traces:
 
     Attributes:
         generation: The highest generation; 0 if there are no traces.
-        batch: The number of the newest batch of this generation that was reported as committed; None if none was.
+        batch: The number of the newest batch of this generation that was reported as committed; None: no report.
         ends: Topic, without the prefix -> partition -> the highest offset up to which a router has read.
-        committed: As `ends`, and only by the newest batch that was reported as committed.
+        committed: As `ends`, but only up to the newest batch that was reported as committed.
     """
 
     generation: int = 0
@@ -45,7 +46,7 @@ class Planned:
 
     Attributes:
         generation: The checkpoint's generation.
-        batch: The number of the batch; None if none was planned.
+        batch: The number of the batch; None if no batch was planned.
         ends: Topic, without the prefix -> partition -> the offset at which the batch ends.
     """
 
@@ -63,20 +64,17 @@ def read_traces(cluster: Cluster, topics: Topics, partitions: Mapping[str, int])
     progress: ProgressRecord | None = None
     for record in last_records(cluster, topics.service_progress, partitions[topics.service_progress], _LOOKED_AT):
         if record.key() == service_progress.KEY:
-            try:
+            with suppress(InvalidRecordError):
                 progress = decode_progress(record.value())
-            except InvalidRecordError:
-                continue
     generation = progress.generation if progress else 0
     ends = {topic: dict(found) for topic, found in (progress.ends if progress else {}).items()}
-    names = [topic.removeprefix(topics.prefix) for topic in (topics.service_messages, topics.service_incoming)]
     for record in last_records(cluster, topics.service_decisions, partitions[topics.service_decisions], _LOOKED_AT):
         try:
             decided = decode_decisions(record.value())
         except InvalidRecordError:
             continue
         generation = max(generation, decided.generation)
-        for name, end in zip(names, decided.ends, strict=True):
+        for name, end in zip(_MESSAGES, decided.ends, strict=True):
             of_topic, number = ends.setdefault(name, {}), str(record.partition())
             of_topic[number] = max(end, of_topic.get(number, 0))
     if progress is None:
@@ -87,7 +85,7 @@ def read_traces(cluster: Cluster, topics: Topics, partitions: Mapping[str, int])
 
 
 def problem_of(traces: Traces, planned: Planned | None, location: str) -> str | None:
-    """Returns why no router may start on a checkpoint; None if one may.
+    """Returns why no router may start on a checkpoint; None if a router may start.
 
     Args:
         traces: The traces in Kafka.
@@ -119,7 +117,7 @@ def problem_of(traces: Traces, planned: Planned | None, location: str) -> str | 
 
 
 def _problem_of_restored(traces: Traces, planned: Planned, location: str) -> str | None:
-    """Returns why a restored checkpoint is of no use: the router that it replaces has gone on since."""
+    """Returns why a restored checkpoint is invalid: another router has gone on since; None if it is valid."""
     behind = _behind(traces, planned, _MESSAGES)
     if behind is None:
         return None
@@ -134,7 +132,7 @@ def _problem_of_restored(traces: Traces, planned: Planned, location: str) -> str
 
 
 def _behind(traces: Traces, planned: Planned, topics: Iterable[str]) -> tuple[str, str, int, int] | None:
-    """Returns the first partition of these topics that was read further than planned, and both offsets."""
+    """Returns the first partition of these topics that was read further than planned, and the two offsets."""
     for topic in sorted(topics):
         for number, end in sorted(traces.ends.get(topic, {}).items()):
             begun = planned.ends.get(topic, {}).get(number, 0)
@@ -144,7 +142,7 @@ def _behind(traces: Traces, planned: Planned, topics: Iterable[str]) -> tuple[st
 
 
 def _ahead(traces: Traces, planned: Planned) -> str | None:
-    """Returns in which way the traces are ahead of the checkpoint."""
+    """Returns in which way the traces are ahead of the checkpoint; None if they are not."""
     if traces.generation > planned.generation:
         return f"the checkpoint has generation {planned.generation}, and Kafka has decisions of {traces.generation}"
     behind = _behind(traces, planned, traces.ends)

@@ -47,9 +47,9 @@ class Held:
     """The messages that are held.
 
     Attributes:
-        by_number: Number of the reason, `none` without one -> messages.
-        by_service: Label of the service that they are for -> messages.
-        oldest_s: Label of the service -> the longest time for which any of them has been held.
+        by_number: Number of Service Broker's message for the reason, or `none` -> messages.
+        by_service: Label of the service that the messages are for -> messages.
+        oldest_s: Label of the service -> the longest time for which a message has been held.
     """
 
     by_number: Mapping[str, int]
@@ -70,7 +70,7 @@ class Conversations:
         self._held: dict[bytes, _TransmissionRow] = {}
 
     def clear(self) -> None:
-        """Forgets all rows, because the views are about to be read again."""
+        """Forgets all rows, because another thread is about to read the views again."""
         with self._lock:
             self._endpoints.clear()
             self._counts.clear()
@@ -127,7 +127,7 @@ class Conversations:
         }
 
     def held(self, now_s: float) -> Held:
-        """Returns what is held; `now_s` is the wall clock, in seconds since 1970."""
+        """Returns the held messages; `now_s` is the wall clock, in seconds since 1970."""
         with self._lock:
             rows = [*self._held.values()]
         by_number: Counter[str] = Counter()
