@@ -1,6 +1,6 @@
 """Packs records into blocks, which cross Spark's shuffle. A block is one row with a task's records for one shard.
 
-One row per record would cost more in the shuffle, its sort and on the way into Python than everything else together.
+With one row per record, the shuffle, its sort and the way into Python would cost more than all other work together.
 Each byte of a block is copied a dozen times on its way, into buffers that grow step by step, so blocks are compressed.
 """
 
@@ -17,7 +17,7 @@ from streaming.spark.compression import compress, decompress
 from streaming.wire.input_records import MAX_RECORD_BYTES
 
 # The columns of a record. `source` is the number that the query gives to the record's source. `value` may be cut;
-# `value_bytes` is its whole length.
+# `value_bytes` is the length of the whole value.
 RECORDS = pa.schema(
     [
         ("source", pa.int8()),
@@ -96,7 +96,7 @@ def _without_flood(batches: Iterable[pa.RecordBatch], longest_valid_bytes: int) 
 
 
 def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yields the batches of a task, with small ones joined: a few large blocks cost less to split and to read."""
+    """Yields the batches of a task. Joins small batches, because few large blocks cost less to split and to read."""
     waiting: list[pa.RecordBatch] = []
     waiting_bytes = 0
     for batch in batches:
@@ -136,7 +136,7 @@ def runs_of(values: np.ndarray) -> list[tuple[int, int]]:
 
 
 def _pieces(records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Yields the records in pieces that Spark can handle as rows, whatever their content."""
+    """Yields the records in pieces that are small enough for Spark's rows."""
     pieces = -(-records.nbytes // MAX_BLOCK_BYTES)
     length = -(-len(records) // pieces)
     for begin in range(0, len(records), length):

@@ -1,6 +1,7 @@
-"""The files of a checkpoint, Spark's and this project's, read and written through Hadoop's file system.
+"""The files of a checkpoint, those of Spark and of this project.
 
-So a location on HDFS or in an object store works like a local folder.
+They are read and written through Hadoop's file system, so a location on HDFS or in an object store works like a local
+folder.
 """
 
 import uuid
@@ -25,7 +26,7 @@ def open_path(spark: SparkSession, *parts: str) -> tuple[JavaObject, JavaObject]
 
 
 def write(file_system: JavaObject, path: JavaObject, new_path: JavaObject, content: bytes) -> None:
-    """Writes a file under a temporary name and renames it, so that a crash leaves the whole file or none.
+    """Writes a file under a temporary name and renames the file, so that a crash leaves the whole file or no file.
 
     Raises:
         UserError: The file system did not rename the file, and gave no reason.
@@ -66,7 +67,7 @@ def query_id(spark: SparkSession, location: str) -> str | None:
 
 
 def damaged_query(location: str) -> UserError:
-    """Returns the error for a missing or corrupt file of the query; without the file no query starts."""
+    """Returns the error for a missing or corrupt file of the query. Without the file no query starts."""
     return UserError(
         f"The checkpoint {location} is damaged: {_QUERY_FILE_NAME} is missing or corrupt. Restore the file from any "
         f'backup of this checkpoint; it never changes. If there is no backup, write {{"id":"{uuid.uuid4()}"}} into the '

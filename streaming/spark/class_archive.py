@@ -1,8 +1,8 @@
 """The class archive: the classes of the monitor's JVM, parsed and verified once (Java's class data sharing, CDS).
 
 Reading 16,000 classes from jars takes a third of the time to `monitor ready`. `queue-activation prepare` has a
-monitor's JVM list the classes that it loads, and another JVM make the archive of them. This takes 1 GB of memory, and
-190 MB in the cache. Each monitor maps the archive. Without one, or with one that does not fit, Java reads the jars.
+monitor's JVM list the classes that it loads, and has another JVM make the archive of these classes. This takes 1 GB of
+memory, and 190 MB in the cache. Each monitor maps the archive. Without an archive that fits, Java reads the jars.
 """
 
 import contextlib
@@ -20,19 +20,19 @@ from streaming.system.processes import ChildProcess
 # Names the file in which a monitor's JVM must list its classes. The class path is written beside the list.
 CLASS_LIST_VARIABLE = "QUEUE_ACTIVATION_CLASS_LIST"
 
-# Enough for the checkouts and versions that are in use at the same time. Older archives are deleted.
+# Enough for the checkouts and versions in use at the same time. Older archives are deleted.
 _ARCHIVES_KEPT = 3
-# Classes that Java makes while it runs. Java 17 crashes if it loads one of them from an archive and has an agent, or a
-# flight recording from the start: it asks for the file of the class, and there is none.
+# Classes that Java makes while it runs. Java 17 crashes if it loads such a class from an archive and has an agent, or a
+# flight recording from the start: it asks for the file of the class, and there is no file.
 _MADE_BY_JAVA = re.compile(rb"java[./]lang[./]invoke[./]BoundMethodHandle\$Species_")
 
 
 def jvm_options(java: Path, jars: Iterable[Path]) -> list[str]:
-    """Returns the options of a monitor's JVM: to use the archive, to list its classes for one, or none.
+    """Returns the options with which a monitor's JVM uses the archive, or lists its classes for an archive.
 
     Args:
         java: The `java` to be started.
-        jars: The jars of its classes, in any order.
+        jars: The jars of the JVM's classes, in any order.
     """
     class_list = os.environ.get(CLASS_LIST_VARIABLE)
     if class_list:
@@ -57,7 +57,7 @@ def make(java: Path, class_list: Path, archive: Path, log_file: Path) -> None:
     """Makes an archive of the classes that a JVM has listed, in half a minute.
 
     Args:
-        java: The `java` that listed them.
+        java: The `java` that listed the classes.
         class_list: The list, with the JVM's class path beside it.
         archive: The file for the archive.
         log_file: The file for Java's output.
@@ -81,7 +81,9 @@ def make(java: Path, class_list: Path, archive: Path, log_file: Path) -> None:
                 part.rename(archive)
             finally:
                 part.unlink(missing_ok=True)
-            _delete_old_archives()
+            archives = sorted(cache_dir().glob("classes-*.jsa"), key=lambda path: path.stat().st_mtime)
+            for old in archives[:-_ARCHIVES_KEPT]:
+                old.unlink()
     except BlockingIOError:
         raise UserError("Another process is making the archive of Java's classes. Wait until it has ended.") from None
     except OSError as error:
@@ -107,7 +109,7 @@ def _exclusive() -> Iterator[Path]:
     """Gives one process at a time the file in which an archive is made. A killed process may have left the file behind.
 
     Raises:
-        BlockingIOError: Another process has it.
+        BlockingIOError: Another process has the file.
         OSError: The cache cannot be written.
     """
     with (cache_dir() / "classes.lock").open("wb") as lock:
@@ -123,12 +125,6 @@ def _fingerprint(files: Iterable[Path]) -> str:
     """Returns a hash of the files' paths, sizes and modification times. Java also compares sizes and times."""
     stats = [(str(path), (found := path.stat()).st_size, found.st_mtime_ns) for path in files]
     return hashlib.sha256(repr(stats).encode()).hexdigest()[:16]
-
-
-def _delete_old_archives() -> None:
-    archives = sorted(cache_dir().glob("classes-*.jsa"), key=lambda path: path.stat().st_mtime)
-    for archive in archives[:-_ARCHIVES_KEPT]:
-        archive.unlink()
 
 
 def _last_line(file: Path) -> str:

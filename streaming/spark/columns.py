@@ -1,6 +1,6 @@
-"""A table of a shard's state as bytes: texts as lengths and one text, which compress far better than Arrow's offsets.
+"""A table of a shard's state as bytes. A checkpoint keeps the state of shards in this form.
 
-A checkpoint keeps the state of shards in this form.
+The texts of a column are stored as their lengths and one joined text. These compress far better than Arrow's offsets.
 """
 
 from collections import deque
@@ -19,7 +19,7 @@ _decoder = msgspec.msgpack.Decoder(list[memoryview])
 
 
 def pack_columns(table: pa.RecordBatch, codec: pa.Codec) -> bytes:
-    """Returns a table as compressed bytes; an empty one as no bytes.
+    """Returns a table as compressed bytes, and an empty table as no bytes.
 
     Args:
         table: The table, with columns of binary or int64.
@@ -39,13 +39,13 @@ def pack_columns(table: pa.RecordBatch, codec: pa.Codec) -> bytes:
 def unpack_columns(
     stored: bytes, schema: pa.Schema, codec: pa.Codec, added: Mapping[str, int] = _NOTHING
 ) -> pa.RecordBatch:
-    """Returns the table that `pack_columns` was given.
+    """Returns the table from which `pack_columns` has made the bytes.
 
     Args:
         stored: The compressed bytes.
         schema: The table's schema.
         codec: Decompresses the bytes.
-        added: The last columns, which older versions did not store: name -> their value then.
+        added: The last columns, which older versions did not store: name -> the value for all rows of an older table.
     """
     if not stored:
         return pa.RecordBatch.from_pylist([], schema)

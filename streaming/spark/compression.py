@@ -1,4 +1,4 @@
-"""Compressed bytes together with their original length, which Arrow's codecs need to decompress them.
+"""Compressed bytes with their original length. Arrow's codecs need the length to decompress the bytes.
 
 A checkpoint keeps the state of shards in this form. Blocks of records have this form only in transit.
 """
@@ -11,11 +11,11 @@ _decoder = msgspec.msgpack.Decoder(tuple[int, memoryview])
 
 
 def compress(whole: bytes | pa.Buffer, codec: pa.Codec) -> bytes:
-    """Returns the bytes, compressed with the codec, and their original length."""
+    """Returns the original length and the compressed bytes, in one value."""
     return _encoder.encode((len(whole), codec.compress(whole, asbytes=True)))
 
 
 def decompress(stored: bytes, codec: pa.Codec) -> pa.Buffer:
-    """Returns the bytes that `compress` was given."""
+    """Returns the original bytes of a value from `compress`."""
     length, compressed = _decoder.decode(stored)
     return codec.decompress(compressed, length)

@@ -8,13 +8,13 @@ class UnknownFormatError(RuntimeError):
 
 
 def refuse_newer_state(version: int, newest: int) -> None:
-    """Raises UnknownFormatError for a shard's state in a format after the newest that this version reads."""
+    """Raises UnknownFormatError if a shard's state has a newer format than this version reads."""
     if version > newest:
         raise UnknownFormatError(_problem("The checkpoint has state of", version, newest))
 
 
 def refuse_newer_checkpoint(location: str, version: int, newest: int) -> None:
-    """Raises UserError for a checkpoint whose layout has a format after the newest that this version reads."""
+    """Raises UserError if the layout of a checkpoint has a newer format than this version reads."""
     if version > newest:
         raise UserError(_problem(f"The checkpoint {location} has", version, newest))
 

@@ -1,4 +1,4 @@
-"""The project's own file in a checkpoint: the program that made it, and the settings that it cannot change."""
+"""The project's own file in a checkpoint: the program of the checkpoint, and the settings that cannot change."""
 
 from typing import TypeVar
 
@@ -57,7 +57,7 @@ def decode(content: bytes, location: str, of: type[Layout], program: str) -> Lay
 
 
 def keep(spark: SparkSession, location: str, layout: Layout, program: str) -> None:
-    """Writes the layout of a new checkpoint. Call it only when no other program can be writing one.
+    """Writes the layout of a new checkpoint. Call this only when no other program can be writing a layout there.
 
     Raises:
         UserError: Another program has written a layout there in the meantime.

@@ -1,4 +1,4 @@
-"""Checks that a query can continue: that the newest files in which Spark keeps its progress are not corrupt."""
+"""The files in which Spark keeps the progress of a query. A query can continue only if the newest are not corrupt."""
 
 import json
 
@@ -10,7 +10,7 @@ from streaming.spark import checkpoint_files
 
 
 def require_whole(spark: SparkSession, location: str) -> None:
-    """Checks a checkpoint's file of the query, its newest file of offsets and its newest file of commits.
+    """Checks the file of the query, the newest file of offsets and the newest file of commits of a checkpoint.
 
     Spark renames its files into place, but after a power failure a file may have its name and not its content.
 
@@ -30,7 +30,7 @@ def require_whole(spark: SparkSession, location: str) -> None:
 
 
 def newest_batch(spark: SparkSession, location: str, folder: str) -> int | None:
-    """Returns the newest batch in `offsets` or `commits` of a checkpoint; None if there is none."""
+    """Returns the newest batch in the folder `offsets` or `commits` of a checkpoint; None if there is no batch."""
     path, file_system = checkpoint_files.open_path(spark, location, folder)
     if not file_system.exists(path):
         return None
@@ -55,12 +55,12 @@ def end_offsets(spark: SparkSession, location: str, batch: int) -> dict[str, dic
 
 
 def is_complete(spark: SparkSession, location: str) -> bool:
-    """Returns whether no batch has to run again: the newest one is committed, or there is none."""
+    """Returns whether no batch has to run again: the newest batch is committed, or there is no batch."""
     return newest_batch(spark, location, "offsets") == newest_batch(spark, location, "commits")
 
 
 def _is_whole(content: bytes) -> bool:
-    """Returns whether the content is Spark's: a version, and at least one line of JSON, or of `-` for nothing read."""
+    """Returns whether a file is complete: a version, and at least one line that is JSON, or `-` for nothing read."""
     version, *lines = content.decode(errors="replace").splitlines() or [""]
     try:
         values = [line == "-" or msgspec.json.decode(line) for line in lines]

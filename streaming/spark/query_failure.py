@@ -1,4 +1,4 @@
-"""The reason for a query's failure in a few lines: Spark's message, and the first cause, which often says more."""
+"""The reason for a query's failure in a few lines: Spark's message, and the first cause, which often explains more."""
 
 import re
 
@@ -16,7 +16,7 @@ _UNREACHABLE = "org.apache.kafka.common.errors.TimeoutException"
 
 
 def reason_of(query: StreamingQuery) -> str | None:
-    """Returns why the query has ended by itself; None if it has not. The log has the full text."""
+    """Returns why the query has ended by itself; None if the query has not failed. The log has the full text."""
     found = query._jsq.exception()
     if not found.isDefined():
         return None

@@ -1,4 +1,4 @@
-"""Listens to Spark, and reports when a query begins, when it has committed a batch, and when it ends."""
+"""Listens to Spark, and reports when a query begins, commits a batch, and ends."""
 
 import json
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from pyspark.sql.streaming import StreamingQueryListener
 
 
 class QueryObserver(Protocol):
-    """Receives a query's reports in the threads of Spark's listener, so a slow observer delays only further reports."""
+    """Receives a query's reports in a thread of Spark's listener. A slow observer delays only further reports."""
 
     def query_is_active(self, is_active: bool) -> None:
         """Notes that the query has begun, or has ended for any reason."""

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from signal import SIGKILL, Signals
 from threading import Lock, Thread
-from typing import IO, Any, ClassVar
+from typing import Any, ClassVar
 
 import pyspark
 from py4j.java_gateway import JavaObject
@@ -36,7 +36,7 @@ _LOG_CONFIG = Path(__file__).with_name("spark-log4j2.properties")
 # Three more attempts for a task, so that a killed Python worker does not end the query. `local[N]` alone has one.
 _LOCAL_TRIES = 4
 _LOOPBACK = "127.0.0.1"
-# Spark has a JVM of its own print the command of the driver's JVM. It lives for 0.15 s.
+# Spark starts another JVM for 0.15 s, which prints the command of the driver's JVM.
 _LAUNCHER_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 # Spark hides options whose name or value matches this. Its own pattern does not name JAAS.
 _SECRET = r"(?i)secret|password|token|access[.]?key|jaas|credential|keystore[.]key"  # noqa: S105
@@ -97,13 +97,8 @@ def is_submitted() -> bool:
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
-def is_local(location: str) -> bool:
-    """Returns whether a checkpoint location is a folder on this machine."""
-    return "://" not in location or location.startswith("file:")
-
-
 def shuffle_partitions(spark: SparkSession) -> int:
-    """Returns the number of partitions of a shuffle, and so of the state. A checkpoint keeps its number."""
+    """Returns the number of partitions of a shuffle, and so of the state. It is fixed by the checkpoint."""
     return int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
 
 
@@ -118,11 +113,11 @@ def local_jars(fetched: Iterable[Path]) -> list[Path]:
 
 
 def create(checkpoint_locations: Sequence[str], driver_memories: Sequence[str]) -> SparkSession:
-    """Starts Spark: in the JVM of spark-submit if that has started this process, else locally.
+    """Starts Spark: in the JVM of spark-submit if spark-submit has started this process, else locally.
 
     Args:
         checkpoint_locations: The locations of the checkpoints. Local folders get a faster file system.
-        driver_memories: Sizes such as `2g`; the heap of the JVM that is started here has the largest.
+        driver_memories: Sizes such as `2g`. The largest becomes the heap of the JVM that is started here.
 
     Raises:
         UserError: Java or the jars are missing, or a size is invalid.
@@ -134,7 +129,7 @@ def create(checkpoint_locations: Sequence[str], driver_memories: Sequence[str]) 
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:
-    """Returns whether a line of the log is not py4j's, which logs errors with tracebacks and raises them too."""
+    """Returns whether a line of the log is not by py4j, which logs errors with tracebacks and also raises them."""
     return "/py4j/" not in record.pathname
 
 
@@ -147,7 +142,7 @@ def _bytes(size: str) -> int:
 
 
 def _create_submitted() -> SparkSession:
-    """Starts Spark in spark-submit's JVM, with this project's settings where the user has set none."""
+    """Starts Spark in spark-submit's JVM. The settings of the user replace the settings of this project."""
     # Executors run the driver's interpreter unless the user names another one. PySpark's default, python3, may lack the
     # packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -180,14 +175,14 @@ def _session(context: SparkContext) -> SparkSession:
 
 
 def silence() -> None:
-    """Turns Spark's log off, because its messages while it ends are of no interest."""
+    """Turns Spark's log off, because Spark's messages while it ends do not help the user."""
     context = SparkContext._active_spark_context
     if context is not None:
         context.setLogLevel("OFF")
 
 
 def how_java_ended() -> str | None:
-    """Returns how the JVM that `create` has started has ended; None if it runs, or was not started here."""
+    """Returns how the JVM that `create` has started has ended; None if the JVM runs, or was not started here."""
     process = getattr(SparkContext._gateway, "proc", None)
     if process is None:
         return None
@@ -199,19 +194,23 @@ def how_java_ended() -> str | None:
 
 
 def kill() -> None:
-    """Kills the JVM that `create` has started, if there is one."""
+    """Kills the JVM that `create` has started, if it has started a JVM."""
     process = getattr(SparkContext._gateway, "proc", None)
     if process is not None:
-        # It leads a session, so its process group is its own.
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, SIGKILL)
+        _kill(process)
+
+
+def _kill(jvm: "subprocess.Popen[bytes]") -> None:
+    # The JVM leads a session, so its process group is its own.
+    with suppress(ProcessLookupError):
+        os.killpg(jvm.pid, SIGKILL)
 
 
 def forward_signals(signals: Iterable[Signals]) -> None:
-    """Makes spark-submit's JVM forward signals to this process, which stops in order, instead of acting on them.
+    """Makes spark-submit's JVM forward signals to this process, instead of acting on the signals.
 
-    A user who stops spark-submit signals the JVM's process. Without this the JVM would end at once, and cancel the
-    batch in progress.
+    A user who stops spark-submit signals the JVM's process. Without a forwarder the JVM would end at once, and cancel
+    the batch in progress.
     """
     jvm = SparkContext._jvm
     ensure_callback_server_started(SparkContext._gateway)  # type: ignore[no-untyped-call]
@@ -239,8 +238,8 @@ class _SignalForwarder:
 def _create_local(checkpoint_locations: Sequence[str], driver_memory: str) -> SparkSession:
     """Starts Spark in a JVM that this process starts.
 
-    The JVM gets its own session: otherwise a signal to the process group would end it before the batch in progress. It
-    ends when this process does, because its standard input is this process's.
+    The JVM gets its own session: otherwise a signal to the process group would end the JVM before the batch in
+    progress. The JVM ends when this process does, because its standard input is a pipe from this process.
     """
     java = find_java()
     os.environ["SPARK_HOME"] = str(_SPARK_HOME)
@@ -262,41 +261,35 @@ def _create_local(checkpoint_locations: Sequence[str], driver_memory: str) -> Sp
 def _launching() -> Iterator[None]:
     """Ends the JVM that `launch_gateway` starts if the launch fails or is interrupted, and filters the JVM's output.
 
-    In that case PySpark removes the folder in which the JVM is about to write its port. The JVM would fail to write it,
-    and run for ever.
+    If the launch fails, PySpark removes the folder in which the JVM is about to write its port. The JVM would fail to
+    write the port, and run for ever.
 
     Raises:
         UserError: Java does not start.
     """
-    started: list[subprocess.Popen[bytes]] = []
-    outputs: list[_JavaOutput] = []
+    started: list[_JavaOutput] = []
 
     def start(command: list[str], **more: Any) -> subprocess.Popen[bytes]:
-        # If Java does not start, it gives the reason on its standard output.
+        # If Java does not start, it writes the reason to its standard output.
         more |= {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-        # A signal that interrupts Popen itself would leave a process that nothing knows.
+        # A signal that interrupts Popen itself would leave a process that is not in `started`.
         with stop_signals.deferred():
-            process: subprocess.Popen[bytes] = subprocess.Popen(command, **more)
-            assert process.stdout is not None  # noqa: S101 - it is a pipe; for the type checker
-            started.append(process)
-            outputs.append(_JavaOutput(process.stdout))
-        return process
+            started.append(_JavaOutput(subprocess.Popen(command, **more)))
+        return started[-1].jvm
 
     java_gateway.Popen = start  # type: ignore[assignment, misc]
     try:
         yield
     except BaseException as error:
-        for process in started:
-            # It leads a session, so its process group is its own.
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, SIGKILL)
-            process.wait()
-        if isinstance(error, PySparkRuntimeError) and outputs:
-            raise UserError(f"Java does not start:\n{outputs[-1].held_back()}") from None
+        for output in started:
+            _kill(output.jvm)
+            output.jvm.wait()
+        if isinstance(error, PySparkRuntimeError) and started:
+            raise UserError(f"Java does not start:\n{started[-1].held_back()}") from None
         raise
     finally:
         java_gateway.Popen = subprocess.Popen  # type: ignore[misc]
-    for output in outputs:
+    for output in started:
         output.hand_on()
 
 
@@ -306,16 +299,16 @@ class _JavaOutput(Thread):
     So a JVM that does not start, or whose start is interrupted, prints nothing by itself.
     """
 
-    def __init__(self, pipe: IO[bytes]) -> None:
+    def __init__(self, jvm: "subprocess.Popen[bytes]") -> None:
         super().__init__(name="output of Java", daemon=True)
-        self._pipe = pipe
+        self.jvm = jvm
         self._lock = Lock()
         self._held_back: list[bytes] | None = []
         self.start()
 
     def run(self) -> None:
         """Reads until no process has the pipe open for writing."""
-        for line in self._pipe:
+        for line in self.jvm.stdout or ():
             with self._lock:
                 if _SAID_AT_EVERY_START in line:
                     continue
@@ -371,7 +364,7 @@ def _conf(
         # Shuffled blocks never leave the machine, and are deleted before they would reach the disk.
         "spark.shuffle.checksum.enabled": "false",
     }
-    if all(is_local(each) for each in checkpoint_locations):
+    if all("://" not in location or location.startswith("file:") for location in checkpoint_locations):
         # Hadoop's own local file system starts a `chmod` process for every file it writes.
         settings |= {
             "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",

@@ -1,8 +1,7 @@
-"""The function that Spark runs for each shard in each batch: blocks in, rows for Kafka out, one state value in between.
+"""The function that Spark runs for each shard in each batch, from blocks and the shard's state to rows for Kafka.
 
-A shard is a Spark key for many items, because a Spark key for each item would cost milliseconds a batch. The query
-decides what a shard holds and what a batch does to it: it gives a function from the shard's state and records to the
-rows to be written and the new state.
+A shard is a Spark key for many items, because a Spark key for each item would cost milliseconds a batch. Each query has
+a function of its own for a shard: from the shard's state and records to the rows to be written and the new state.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -22,8 +21,8 @@ OUTPUT_SCHEMA = (
     "topic string, key binary, value binary, header_names array<string>, header_values array<binary>, partition int"
 )
 
-# Without an event a shard's state is not written, and neither is the clock in it. But it is written at least this
-# often, so that a wall clock that is set back loses no more than this besides the jump.
+# Without an event a shard's state, which has the shard's clock, is not written. But the state is written at least this
+# often, so that the shard's clock loses no more than this time when the wall clock is set back, besides the jump.
 CLOCK_SAVE_INTERVAL_MS = 10_000
 
 
@@ -34,7 +33,7 @@ class TakenShard(NamedTuple):
         rows: The rows to be written, in order.
         state: The new state, by the query's schema; None keeps the stored state and writes none.
         wake_delay_ms: The time from the batch to the shard's wake-up.
-        done: Periodic task -> the number of things that the batch has done for it.
+        done: Periodic task -> the number of things that the batch has done for the task.
     """
 
     rows: list[OutputRow]
@@ -49,11 +48,11 @@ TakeShard = Callable[[int, tuple[Any, ...] | None, pa.Table, int], TakenShard]
 
 
 def left_alone(stored: tuple[Any, ...], batch_ms: int) -> TakenShard | None:
-    """Returns a shard that a batch without events neither decodes nor writes; None if the batch must take the shard.
+    """Returns the shard if a batch without events need not decode or write its state; None otherwise.
 
     Args:
-        stored: Its state, which begins with the version of its format, its clock, the timestamp of its last batch, and
-            its wake-up.
+        stored: The shard's state, which begins with the version of the format, the shard's clock, the timestamp of the
+            last batch, and the wake-up.
         batch_ms: The batch's timestamp.
     """
     _, clock_ms, last_batch_ms, wake_ms, *_ = stored

@@ -8,6 +8,7 @@ shard, and the schema of its state.
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -22,7 +23,7 @@ from pyspark.sql.streaming import DataStreamWriter
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from streaming.spark.blocks import BLOCKS_DDL, RECORDS, pack
-from streaming.spark.row_counts import RowCounts, counted
+from streaming.spark.row_counts import counted
 from streaming.spark.shard_worker import OUTPUT_SCHEMA, TakeShard, take_batch
 from streaming.spark.wake_times import Wakes
 
@@ -64,8 +65,8 @@ class KafkaSource:
         isolation_level: Kafka's isolation level.
         number: The number of a record's source.
         shard: The Spark key of a record's shard, EVERY_SHARD or COPY_TO_EVERY_SHARD.
-        max_offsets_per_trigger: Limit of a batch; None: it has none.
-        fails_on_data_loss: Whether the query ends if records that it has not read are gone.
+        max_offsets_per_trigger: Limit of a batch, in records; None: no limit.
+        fails_on_data_loss: Whether the query ends if unread records are gone.
         content: The value of a record as the workers see it; None: the Kafka record's value.
     """
 
@@ -84,13 +85,13 @@ PART = "part"
 
 @dataclass(frozen=True)
 class Content:
-    """A value that takes the place of a Kafka record's value, which then stays in the JVM.
+    """A value that workers get in place of a Kafka record's value. The record's value stays in the JVM.
 
     Attributes:
-        part: The part of the record, such as some of its headers, from which both are computed. It becomes the column
-            PART, so that Spark computes it once for each record.
+        part: The part of the record, such as some of its headers, from which the value and its length are computed. The
+            part becomes the column PART, so that Spark computes the part once for each record.
         value: The value.
-        value_bytes: Its length.
+        value_bytes: The length of the value.
     """
 
     part: Column
@@ -108,7 +109,7 @@ class WorkerReports:
     """
 
     wakes: "Accumulator[Wakes]"
-    written: "Accumulator[RowCounts]"
+    written: "Accumulator[Counter[str]]"
 
 
 def sharded_query(  # noqa: PLR0913, PLR0917  (the parts of the query)

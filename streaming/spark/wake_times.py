@@ -1,23 +1,23 @@
-"""The wake-ups of the shards: the workers report them, so that the driver ticks only when a shard is due."""
+"""The wake-ups of the shards. Workers report the wake-ups, so that the driver ticks only when a shard is due."""
 
 import time
 from collections.abc import Iterable, Mapping
 
 from pyspark import Accumulator, AccumulatorParam
 
-# key of a shard -> (timestamp of the batch that reports it, time from that batch to the shard's wake-up), in ms
+# key of a shard -> (timestamp of the reporting batch, time from that batch to the shard's wake-up), in ms
 Wakes = dict[int, tuple[int, int]]
 
 
 class WakesParam(AccumulatorParam[Wakes]):
-    """Merges the reports of workers. The report of a later batch replaces that of an earlier one."""
+    """Merges the reports of workers. The report of a later batch replaces the report of an earlier batch."""
 
     def zero(self, value: Wakes) -> Wakes:  # noqa: ARG002  (Spark's signature)
         """Returns an empty report."""
         return {}
 
     def addInPlace(self, value1: Wakes, value2: Wakes) -> Wakes:  # noqa: N802  (Spark's name)
-        """Returns a new dictionary, because the driver reads the old one in another thread."""
+        """Returns a new dictionary, because another thread of the driver reads the old dictionary."""
         return value1 | value2
 
 
