@@ -21,9 +21,7 @@ def require_whole(spark: SparkSession, location: str) -> None:
         raise checkpoint_files.damaged_query(location)
     for folder in ("offsets", "commits"):
         newest = newest_batch(spark, location, folder)
-        if newest is None:
-            continue
-        if not _is_whole(read_batch(spark, location, folder, newest)):
+        if newest is not None and not _is_whole(_read_batch(spark, location, folder, newest)):
             raise UserError(
                 f"The checkpoint {location} is damaged: {folder}/{newest} is corrupt. {_remedy(folder, newest)}"
             )
@@ -38,8 +36,7 @@ def newest_batch(spark: SparkSession, location: str, folder: str) -> int | None:
     return max((int(name) for name in names if name.isdigit()), default=None)
 
 
-def read_batch(spark: SparkSession, location: str, folder: str, batch: int) -> bytes:
-    """Returns the content of a batch's file in `offsets` or `commits` of a checkpoint."""
+def _read_batch(spark: SparkSession, location: str, folder: str, batch: int) -> bytes:
     path, file_system = checkpoint_files.open_path(spark, location, folder, str(batch))
     return checkpoint_files.read(spark, file_system, path)
 
@@ -49,7 +46,7 @@ def end_offsets(spark: SparkSession, location: str, batch: int) -> dict[str, dic
 
     Spark's file has the version, metadata, and one line per source.
     """
-    lines = read_batch(spark, location, "offsets", batch).decode().splitlines()[2:]
+    lines = _read_batch(spark, location, "offsets", batch).decode().splitlines()[2:]
     # `-` stands for a source from which nothing has been read yet.
     return {topic: offsets for line in lines if line != "-" for topic, offsets in json.loads(line).items()}
 

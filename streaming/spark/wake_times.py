@@ -1,7 +1,7 @@
 """The wake-ups of the shards. Workers report the wake-ups, so that the driver ticks only when a shard is due."""
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from pyspark import Accumulator, AccumulatorParam
 
@@ -29,20 +29,12 @@ class WakeTimes:
         # A shard is due until it has reported a wake-up.
         self._due_s = dict.fromkeys(shard_keys, 0.0)
 
-    def update(self, told: Mapping[int, tuple[int, int]]) -> None:
-        """Takes over new reports."""
+    def is_due_by(self, reports: "Accumulator[Wakes]") -> bool:
+        """Takes over the workers' reports, and returns whether a shard is due."""
         now_s, now_ms = time.monotonic(), time.time() * 1000
-        for shard, (batch_ms, delay_ms) in told.items():
+        for shard, (batch_ms, delay_ms) in reports.value.items():
             if self._told.get(shard) != (batch_ms, delay_ms):
                 self._told[shard] = batch_ms, delay_ms
                 age_ms = max(0.0, now_ms - batch_ms)
                 self._due_s[shard] = now_s + (delay_ms - age_ms) / 1000
-
-    def is_due_by(self, reports: "Accumulator[Wakes]") -> bool:
-        """Takes over the workers' reports, and returns whether a shard is due."""
-        self.update(reports.value)
-        return self.is_due()
-
-    def is_due(self) -> bool:
-        """Returns whether a shard is due."""
-        return min(self._due_s.values()) <= time.monotonic()
+        return min(self._due_s.values()) <= now_s

@@ -1,10 +1,13 @@
 """The shards' wake-ups: the workers report them, and the driver keeps them on a clock that cannot be set back."""
 
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 
 from streaming.core.times import FOREVER_MS
 from streaming.spark import wake_times
-from streaming.spark.wake_times import WakesParam, WakeTimes
+from streaming.spark.wake_times import Wakes, WakesParam, WakeTimes
 from tests.support.fake_spark import FakeShard, arrival
 
 WALL_MS = 1_800_000_000_000
@@ -35,42 +38,45 @@ def clocks(monkeypatch: pytest.MonkeyPatch) -> Clocks:
     return fake
 
 
+def is_due(times: WakeTimes, reports: Wakes) -> bool:
+    """Returns whether a shard is due, after the workers' reports so far."""
+    return times.is_due_by(cast("Any", SimpleNamespace(value=reports)))
+
+
 @pytest.mark.usefixtures("clocks")
 def test_a_shard_without_a_report_is_due() -> None:
     times = WakeTimes(range(2))
-    assert times.is_due()
-    times.update({0: (WALL_MS, FOREVER_MS)})
-    assert times.is_due()
-    times.update({0: (WALL_MS, FOREVER_MS), 1: (WALL_MS, FOREVER_MS)})
-    assert not times.is_due()
+    assert is_due(times, {})
+    assert is_due(times, {0: (WALL_MS, FOREVER_MS)})
+    assert not is_due(times, {0: (WALL_MS, FOREVER_MS), 1: (WALL_MS, FOREVER_MS)})
 
 
 def test_a_shard_is_due_when_the_reported_time_after_its_batch_is_over(clocks: Clocks) -> None:
     times = WakeTimes(range(1))
     clocks.pass_ms(300)  # the time from the batch's start until the driver gets its report
-    times.update({0: (WALL_MS, 5_000)})
+    reports = {0: (WALL_MS, 5_000)}
+    assert not is_due(times, reports)
     clocks.pass_ms(4_600)
-    assert not times.is_due()
+    assert not is_due(times, reports)
     clocks.pass_ms(101)
-    assert times.is_due()
+    assert is_due(times, reports)
 
 
 def test_a_wall_clock_that_is_set_back_moves_nothing(clocks: Clocks) -> None:
     times = WakeTimes(range(1))
-    times.update({0: (WALL_MS, 5_000)})
+    assert not is_due(times, {0: (WALL_MS, 5_000)})
     clocks.wall_ms -= 3_600_000
     clocks.pass_ms(5_001)
-    times.update({0: (WALL_MS, 5_000)})  # reported again, with nothing new
-    assert times.is_due()
+    assert is_due(times, {0: (WALL_MS, 5_000)})  # reported again, with nothing new
 
 
 def test_the_report_of_a_later_batch_replaces_an_earlier_one(clocks: Clocks) -> None:
     times = WakeTimes(range(1))
-    times.update({0: (WALL_MS, 1_000)})
+    assert not is_due(times, {0: (WALL_MS, 1_000)})
     clocks.pass_ms(500)
-    times.update({0: (WALL_MS + 500, 9_000)})
+    assert not is_due(times, {0: (WALL_MS + 500, 9_000)})
     clocks.pass_ms(8_000)
-    assert not times.is_due()
+    assert not is_due(times, {0: (WALL_MS + 500, 9_000)})
 
 
 def test_reports_are_merged_into_a_new_dictionary() -> None:

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import cast
 
-import msgspec
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from msgspec import Struct
 from pyspark.sql import SparkSession
@@ -30,7 +29,7 @@ from streaming.spark.routing.shard_state import RestoredShard, StateRow, number_
 from streaming.system import hints
 from streaming.wire.envelope import decode_envelope
 from streaming.wire.headers import decoded_headers
-from streaming.wire.record_decoders import InvalidRecordError, decode_json
+from streaming.wire.record_decoders import InvalidRecordError, decoder_of
 from streaming.wire.service_decisions import decode_decisions
 from streaming.wire.topics import Topics
 
@@ -66,7 +65,7 @@ class _EndpointRow(Struct):
     conversation_group_id: str
 
 
-_endpoint_decoder = msgspec.json.Decoder(_EndpointRow)
+_decode_endpoint = decoder_of(_EndpointRow)
 
 
 def read_copy(spark: SparkSession, location: str, layout: RouterLayout) -> Copy:
@@ -279,7 +278,7 @@ def _viewed_conversations(cluster: Cluster, topics: Topics) -> dict[str, tuple[i
             sides.get(name, {}).pop(is_initiator, None)
             continue
         with contextlib.suppress(InvalidRecordError):
-            row = decode_json(_endpoint_decoder, value)
+            row = _decode_endpoint(value)
             sides.setdefault(name, {})[is_initiator] = row
             places[name] = message.partition() or 0
     return {name: (places[name], _suspect_of_views(name, rows)) for name, rows in sides.items()}

@@ -7,12 +7,11 @@ from datetime import datetime
 from threading import Lock
 from typing import Annotated
 
-import msgspec
 from msgspec import Meta, Struct
 
 from streaming.core.conversations.endpoint_states import State
 from streaming.system.service_labels import MOST, OTHER
-from streaming.wire.record_decoders import decode_json
+from streaming.wire.record_decoders import decoder_of
 
 _HOUR_S = 3_600
 # Labels of idle times, and how many hours they are.
@@ -38,8 +37,8 @@ class _TransmissionRow(Struct):
     held_since: _Instant | None
 
 
-_endpoint_decoder = msgspec.json.Decoder(_EndpointRow)
-_transmission_decoder = msgspec.json.Decoder(_TransmissionRow)
+_decode_endpoint = decoder_of(_EndpointRow)
+_decode_transmission = decoder_of(_TransmissionRow)
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,7 @@ class Conversations:
 
     def apply_endpoint(self, key: bytes, value: bytes | None) -> None:
         """Applies a record of service-conversations; None is a tombstone. Raises InvalidRecordError."""
-        row = None if value is None else decode_json(_endpoint_decoder, value)
+        row = None if value is None else _decode_endpoint(value)
         with self._lock:
             before = self._endpoints.pop(key, None)
             if before is not None:
@@ -92,7 +91,7 @@ class Conversations:
 
     def apply_transmission(self, key: bytes, value: bytes | None) -> None:
         """Applies a record of service-transmissions; None is a tombstone. Raises InvalidRecordError."""
-        row = None if value is None else decode_json(_transmission_decoder, value)
+        row = None if value is None else _decode_transmission(value)
         with self._lock:
             self._held.pop(key, None)
             if row is not None:

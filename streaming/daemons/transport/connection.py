@@ -8,7 +8,6 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import cast
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
@@ -217,8 +216,7 @@ class InstanceConnection:
                 # Kafka's answer does not have the headers of the record.
                 is_large = len(value or b"") > _BATCH_BYTES
                 report = partial(self._reported_large, headers) if is_large else self._reported
-                theirs = cast("list[tuple[str, str | bytes | None]]", headers)
-                producer.produce(self._topic, value, key, on_delivery=report, headers=theirs)
+                producer.produce(self._topic, value, key, on_delivery=report, headers=[*headers])
             except BufferError:
                 producer.poll(_POLL_S)
                 break
