@@ -2,10 +2,8 @@
 
 import base64
 import contextlib
-import fcntl
 import os
 import shlex
-import shutil
 import signal
 import socket
 import subprocess
@@ -16,11 +14,11 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import NoReturn, Self
 
 from streaming.errors import UserError
 from streaming.system import stop_signals
+from streaming.system.file_lock import try_lock
 from streaming.system.jars import broker_jars
 from streaming.system.java import find_java
 from streaming.system.ports import HOST, bind_free
@@ -83,7 +81,7 @@ broker.session.timeout.ms=4000
 broker.heartbeat.interval.ms=500
 # Kafka's default of 128 MiB would be a quarter of the heap.
 log.cleaner.dedupe.buffer.size=8388608
-# An idle controller writes a record so often, to show how far it is. Kafka's default of 500 ms costs 0.01 of a core.
+# An idle controller writes a record at this interval. Kafka's default of 500 ms costs 0.01 of a core.
 metadata.max.idle.interval.ms=5000
 """
 
@@ -110,8 +108,8 @@ class _PortTakenError(Exception):
 class EmbeddedBroker:
     """A Kafka broker that runs while the context is open, and never longer than this process.
 
-    With a data directory, a later broker in that directory has the same topics and groups. Without one, everything is
-    deleted at the end.
+    With a data directory, a later broker in that directory has the same topics and groups. Without a data directory,
+    all data is deleted at the end.
     """
 
     def __init__(
@@ -127,7 +125,7 @@ class EmbeddedBroker:
             port: The port on 127.0.0.1; 0 for a free one.
             data_dir: The folder for topics, settings and the log (broker.log); None for a temporary folder.
             security: Access control; None if every client may do everything.
-            relay: The way to the broker for some clients, whose traffic all goes through it; None if there is none.
+            relay: A relay through which some clients reach the broker; None if there is none.
         """
         self._relay = relay
         self._security = security or BrokerSecurity()
@@ -135,7 +133,7 @@ class EmbeddedBroker:
         self._data_dir = data_dir.absolute() if data_dir is not None else None
         self._port = 0
         self._log_file = Path()
-        self._process: ChildProcess | None = None
+        self._process: ChildProcess  # while the context is open
         self._resources = contextlib.ExitStack()
 
     @property
@@ -146,7 +144,7 @@ class EmbeddedBroker:
     @property
     def pid(self) -> int:
         """The process id of the broker's JVM."""
-        return self._running().pid
+        return self._process.pid
 
     def wait(self) -> NoReturn:
         """Waits until the broker dies, which is an error.
@@ -154,7 +152,7 @@ class EmbeddedBroker:
         Raises:
             UserError: The broker has died; the message has the end of its log.
         """
-        exit_code = self._running().wait()
+        exit_code = self._process.wait()
         raise UserError(f"The Kafka broker ended with exit code {exit_code}. {_log_tail(self._log_file)}")
 
     def __enter__(self) -> Self:
@@ -165,24 +163,21 @@ class EmbeddedBroker:
                 died.
         """
         with contextlib.ExitStack() as resources:
-            self._start(resources, find_java(), broker_jars())
+            self._start(resources)
             # Up to here, an error closes these resources. From here on, __exit__ closes them.
             self._resources = resources.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._process = None
+    def __exit__(self, *_: object) -> None:
         self._resources.close()
 
-    def _running(self) -> ChildProcess:
-        if self._process is None:
-            raise RuntimeError("The broker is not running")
-        return self._process
-
-    def _start(self, resources: contextlib.ExitStack, java: Path, jars: list[Path]) -> None:
-        folder = self._data_dir or Path(resources.enter_context(_temporary_folder()))
+    def _start(self, resources: contextlib.ExitStack) -> None:
+        java, jars = find_java(), broker_jars()
+        folder = self._data_dir
+        if folder is None:
+            # A broker that was killed may still write a last file, which is no reason to fail.
+            temporary = tempfile.TemporaryDirectory(prefix="queue-activation-broker-", ignore_cleanup_errors=True)
+            folder = Path(resources.enter_context(temporary))
         self._log_file = folder / "broker.log"
         resources.enter_context(_lock(folder))
         _prepare(self._log_file)
@@ -195,7 +190,7 @@ class EmbeddedBroker:
             self._port, controller_port, relayed_port = _free_ports(self._wanted_port)
             listeners = {self._security.protocol: (self._port, self._port)}
             if self._relay is not None:
-                # Kafka tells clients the address to go on with: for those of the relay, the relay's.
+                # Kafka tells each client an address for further connections. Clients of the relay get the relay's.
                 self._relay.target_port = relayed_port
                 listeners["RELAYED"] = relayed_port, self._relay.port
             _write_settings(folder / _SETTINGS_FILE, listeners, controller_port, self._security)
@@ -213,8 +208,8 @@ class EmbeddedBroker:
 def run_broker_in_foreground(port: int = 0, data_dir: Path | None = None) -> int:
     """Runs a broker until SIGINT, SIGTERM or SIGHUP. Prints `broker ready HOST:PORT`, and returns the exit code.
 
-    It says on the standard error that Kafka starts, which takes some seconds, and without a data directory that
-    everything is lost at its end.
+    On the standard error, it prints that Kafka starts, which takes some seconds. Without a data directory, it warns
+    that all records are lost at the end.
 
     Raises:
         UserError: The broker could not start, or it died.
@@ -237,30 +232,18 @@ def warn(problem: str) -> None:
 
 
 @contextlib.contextmanager
-def _temporary_folder() -> Iterator[str]:
-    folder = tempfile.mkdtemp(prefix="queue-activation-broker-")
-    try:
-        yield folder
-    finally:
-        # A broker that was killed may have written a last file meanwhile, which is no reason to fail.
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextlib.contextmanager
 def _lock(folder: Path) -> Iterator[None]:
-    """Keeps a second broker out of a data directory. Kafka locks only a part of it, after it has read the rest."""
+    """Keeps a second broker out of a data directory. Kafka locks only a part of it, and only after reading the rest."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         file = (folder / _LOCK_FILE).open("ab")
     except OSError as error:
         raise _unusable(error) from error
     with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not try_lock(file):
             raise UserError(
                 f"Another broker uses the data directory {folder}. Stop that broker, or choose another directory."
-            ) from None
+            )
         yield
 
 
@@ -279,7 +262,7 @@ def _prepare(log_file: Path) -> None:
 
 
 def _free_ports(wanted_port: int) -> tuple[int, int, int]:
-    """Returns ports for the broker, `wanted_port` unless that is 0, for its controller, and for a relay's clients."""
+    """Returns ports for the broker (`wanted_port` unless it is 0), for its controller, and for a relay's clients."""
     with socket.socket() as broker, socket.socket() as controller, socket.socket() as relayed:
         # Java sets it too: connections of a broker that has just ended do not block the port.
         broker.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -298,7 +281,7 @@ def _free_ports(wanted_port: int) -> tuple[int, int, int]:
 def _write_settings(
     path: Path, listeners: Mapping[str, tuple[int, int]], controller_port: int, security: BrokerSecurity
 ) -> None:
-    """Writes server.properties; `listeners`: name -> the port that it binds, and the one that it advertises."""
+    """Writes server.properties; `listeners`: name -> the port that it binds, the port that it advertises."""
     text = _SETTINGS.format(
         protocol=security.protocol,
         host=HOST,

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from streaming.errors import UserError
 from streaming.system import nameless_user
+from streaming.system.file_lock import try_lock
 from streaming.system.java import find_java
 from streaming.system.processes import ChildProcess
 
@@ -25,9 +26,9 @@ _IVY_FILE = Path(__file__).with_name("ivy.xml")
 _LOCK_FILE = Path(__file__).with_name("jars.sha256")
 _CONFIGURATIONS = ("spark", "broker")
 
-# From a host that it cannot reach, Ivy requests a file and then its replacement, and each request may take both
-# time-outs. Otherwise it prints a line for each module that it finds, and dots while it downloads. If it is silent for
-# longer, it will not succeed.
+# From a host that Ivy cannot reach, it requests a file and then its replacement, and each request may take both
+# time-outs. Otherwise Ivy prints a line for each module that it finds, and dots while it downloads. After a longer
+# silence, Ivy will not succeed.
 _CONNECT_TIMEOUT_MS = 10_000
 _READ_TIMEOUT_MS = 15_000
 _MAX_SILENCE_S = 45
@@ -51,7 +52,7 @@ def broker_jars() -> list[Path]:
 
 
 def cache_dir() -> Path:
-    """Returns the folder for all that can be fetched again. It is outside the checkout, and all checkouts share it."""
+    """Returns the folder for files that can be fetched again. All checkouts share the folder, which is outside them."""
     own = os.environ.get("QUEUE_ACTIVATION_CACHE")
     if own:
         return Path(own).absolute()
@@ -110,16 +111,14 @@ def _exclusive() -> Iterator[None]:
             f"The folder for downloaded jars cannot be used: {error}. Set QUEUE_ACTIVATION_CACHE to a writable folder."
         ) from error
     with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not try_lock(lock):
             _say("waiting for another process that is fetching jars\n")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
 def _fetch_verified(folder: Path, expected: dict[str, str]) -> None:
-    """Fetches into a staging folder and moves the result into place, so that the cache never has a part of the jars."""
+    """Fetches into a staging folder, then moves the folder into place, so that the cache has all jars or none."""
     staging = cache_dir() / "staging"
     shutil.rmtree(staging, ignore_errors=True)
     for _ in range(2):
