@@ -78,7 +78,7 @@ UNSAFE_NAMES = (
 
 
 def problem(command: str | list[str]) -> str | None:
-    return command_template.problem(command_template.split(command), NAMES)
+    return command_template.problem(command, NAMES)
 
 
 @pytest.mark.parametrize("command", LEGITIMATE)

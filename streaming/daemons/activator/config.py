@@ -1,6 +1,5 @@
 """The activator's config file: the reader programs and the queues that they are for."""
 
-import fnmatch
 import hmac
 from functools import cached_property
 from pathlib import Path
@@ -14,14 +13,15 @@ from streaming.core.activation.start_policy import Policy
 from streaming.core.times import FOREVER_MS
 from streaming.daemons.activator.programs import log_file_of
 from streaming.system import command_template, durations
+from streaming.system.command_template import is_pattern
 from streaming.wire.input_records import QUEUE_NAME_RULE, is_queue_name
 
-_PATTERN_CHARACTERS = frozenset("*?[")
 _DURATIONS = ("startup_grace", "backoff", "max_backoff", "commit_interval", "idle_stop")
-# Nobody knows of a plain consumer that starts until it is a member of its group. A start within the external
-# activation time-out (30 s) and one more look later would be a second one.
+# The observer does not see a plain consumer until the consumer is a member of its group. The monitor may request one
+# more reader after the external activation time-out (30 s) and one look of the observer. So the grace is longer.
 _STARTUP_GRACE, _STARTUP_GRACE_OF_GROUPS = "10s", "60s"
-# The keys that 0.2.0 does not have, with their defaults. An entry with others would count as changed after an upgrade.
+# The keys that 0.2.0 does not have, with their defaults. The recorded form of an entry leaves out defaults of these
+# keys. Otherwise each entry would count as changed after an upgrade.
 _NEW_KEYS: dict[str, Any] = {
     "show_last_line": True,
     "group": None,
@@ -42,7 +42,7 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
     """A `[[programs]]` entry: a reader program and the queues that it is for.
 
     Attributes:
-        queue: A queue's name, or an fnmatch pattern. That of an entry with a group is the group's, if none is given.
+        queue: A queue's name, or an fnmatch pattern. In an entry with a group, the default is the value of `group`.
         command: The command line. `{queue}` becomes the queue's name; `command_template` has the rules.
         notification: The event notification whose records count; None: all records count.
         min: Number of programs that are kept running for the queue.
@@ -50,7 +50,7 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
         directory: The working directory; None: the activator's.
         environment: Variables added to the activator's own.
         log_file: File that the program's output is appended to; None: a file in `logs` of the state directory.
-        show_last_line: Whether the last line of the output is published and shown.
+        show_last_line: Whether the activator publishes the last line of the output.
         startup_grace: How long a program counts as still starting.
         success_exit_codes: Exit codes that mean that the work was done.
         fatal_exit_codes: Exit codes after which nothing is started until the entry changes.
@@ -60,9 +60,9 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
         group: A consumer group that reports nothing, which the observer watches, or an fnmatch pattern. None: the
             readers of the queue report.
         topics: The topics that the group reads while it has neither members nor committed offsets.
-        offset_reset: Where its consumers begin in a partition without a committed offset.
-        commit_interval: How often its consumers commit. None: the observer finds out.
-        idle_stop: How long the group must have been idle before a program is asked to end. None: none is.
+        offset_reset: The place where its consumers begin in a partition without a committed offset.
+        commit_interval: The interval at which its consumers commit. None: the observer measures the interval.
+        idle_stop: How long the group must have been idle before a program is asked to end. None: no program is asked.
         renew_offsets: Whether the observer commits the group's offsets again while it has no members, so that Kafka
             keeps them.
         anchor: Whether the observer commits the ends of the topics if the group has neither members nor committed
@@ -126,17 +126,16 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
             return None if given is None else f"`{given}` needs a `group`"
         if not self.group:
             return "`group` must not be empty"
-        if not _is_pattern(self.group):
-            queue, key = (self.queue, "queue") if self.queue else (self.group, "group")
-            if _is_pattern(queue):
-                return "`queue` must be a name, because `group` is one"
-            if not is_queue_name(queue):
-                advice = "Name the queue with `queue`" if key == "group" else "Choose another one"
-                return f"`{key}`: {queue!r} is no valid name of a queue, which has {QUEUE_NAME_RULE}. {advice}"
-            return None
-        return (
-            "`queue` must not be given beside a pattern: each queue has the name of its group" if self.queue else None
-        )
+        if is_pattern(self.group):
+            beside = "`queue` must not be given beside a pattern: each queue has the name of its group"
+            return beside if self.queue else None
+        queue, key = (self.queue, "queue") if self.queue else (self.group, "group")
+        if is_pattern(queue):
+            return "`queue` must be a name, because `group` is one"
+        if not is_queue_name(queue):
+            advice = "Name the queue with `queue`" if key == "group" else "Choose another one"
+            return f"`{key}`: {queue!r} is no valid name of a queue, which has {QUEUE_NAME_RULE}. {advice}"
+        return None
 
     def _wrong_anchor(self) -> str | None:
         if not self.anchor or (self.offset_reset == "latest" and self.topics):
@@ -148,13 +147,9 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
             return "`queue` is missing or empty, and there is no `group`"
         if not self.command:
             return "`command` is missing or empty: it says how the program is started"
-        try:
-            words = self.words
-        except ValueError as error:
-            return f"`command` is not a valid command line: {error}"
-        problem = command_template.problem(words, ("queue",))
+        problem = command_template.problem(self.command, ("queue",))
         if problem is not None:
-            return f"`command` {problem}"
+            return problem
         refusal = None if self.is_pattern else self.refusal(self.queue)
         return None if refusal is None else f"`queue`: {refusal}"
 
@@ -169,11 +164,8 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
         return "`max_restarts` must be at least 0" if self.max_restarts < 0 else None
 
     def _wrong_codes(self) -> str | None:
-        for name, codes in (
-            ("success_exit_codes", self.success_exit_codes),
-            ("fatal_exit_codes", self.fatal_exit_codes),
-        ):
-            if not set(_EXIT_CODES).issuperset(codes):
+        for name in ("success_exit_codes", "fatal_exit_codes"):
+            if not set(_EXIT_CODES).issuperset(getattr(self, name)):
                 return f"`{name}` must contain numbers from -64 (killed by signal 64) to 255"
         both = sorted(set(self.success_exit_codes) & set(self.fatal_exit_codes))
         return f"`fatal_exit_codes` contains {both[0]}, which `success_exit_codes` contains too" if both else None
@@ -181,13 +173,12 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
     def _wrong_directory(self) -> str | None:
         if self.directory is not None and not Path(self.directory).is_dir():
             return f"`directory` does not exist: {self.directory}"
-        wrong = [name for name in self.environment if not name or "=" in name]
-        return f"`environment` has the invalid variable name {wrong[0]!r}: empty, or with `=` in it" if wrong else None
+        return command_template.environment_problem(self.environment)
 
     @property
     def is_pattern(self) -> bool:
         """Returns whether `queue` may match more than one queue."""
-        return _is_pattern(self.queue)
+        return is_pattern(self.queue)
 
     @cached_property
     def words(self) -> list[str]:
@@ -201,9 +192,10 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
 
         Args:
             salt: The salt of the state directory.
-            partitions: The partitions of the queue's topic: no more programs have work. None: not known.
-            refusal: Why no program may be started for a queue of this name.
-            longest_rest_ms: How long no program may run before one is started to keep the group's offsets.
+            partitions: The number of partitions of the queue's topic. More programs would have no work. None: unknown.
+            refusal: Why no program may be started for a queue of this name; empty: programs may be started.
+            longest_rest_ms: The longest time without a program. After it, a program is started to keep the group's
+                offsets.
         """
         most = self.max if partitions is None else min(self.max, partitions)
         return Policy(
@@ -237,13 +229,11 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
 
     def matches(self, queue: str) -> bool:
         """Returns whether the program is for this queue."""
-        return fnmatch.fnmatchcase(queue, self.queue) if self.is_pattern else queue == self.queue
+        return command_template.matches(queue, self.queue)
 
     def watches(self, group: str) -> bool:
         """Returns whether the program's consumers are this group."""
-        if self.group is None:
-            return False
-        return fnmatch.fnmatchcase(group, self.group) if _is_pattern(self.group) else group == self.group
+        return self.group is not None and command_template.matches(group, self.group)
 
     def wants(self, notification: str | None) -> bool:
         """Returns whether records for this event notification count.
@@ -262,28 +252,11 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
 
     def refusal(self, queue: str) -> str | None:
         """Returns why no program may be started for a queue of this name, or None if one may."""
-        return _refusal(self.words, queue)
+        return command_template.refusal(self.words, {"queue": queue})
 
     def log_file_for(self, queue: str) -> Path | None:
         """Returns the file for a queue's output, if the entry names one."""
         return None if self.log_file is None else log_file_of(self.log_file, Path(), queue)
-
-
-def _is_pattern(name: str) -> bool:
-    return not _PATTERN_CHARACTERS.isdisjoint(name)
-
-
-def refusal_of(command: str | list[str], queue: str) -> str | None:
-    """Returns why an entry with this command starts nothing for a queue of this name, or None if it starts programs."""
-    return _refusal(command_template.split(command), queue)
-
-
-def _refusal(words: list[str], queue: str) -> str | None:
-    try:
-        command_template.fill(words, {"queue": queue})
-    except command_template.UnsafeNameError as error:
-        return str(error)
-    return None
 
 
 class Config(Struct, forbid_unknown_fields=True, frozen=True):
@@ -312,6 +285,6 @@ class Config(Struct, forbid_unknown_fields=True, frozen=True):
         return next((entry for entry in self.programs if entry.watches(group)), None)
 
     def program_for(self, queue: str) -> tuple[ProgramEntry | None, str | None]:
-        """Returns the entry for a queue, and why it starts nothing for a queue of this name; None if it starts some."""
+        """Returns the entry for a queue or None, and the reason why the entry starts nothing for this name or None."""
         entry = self.entry_for(queue)
         return entry, None if entry is None else entry.refusal(queue)

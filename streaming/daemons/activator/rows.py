@@ -1,4 +1,4 @@
-"""Makes the rows of queue-activators: from the activator's state alone, with the names of its files.
+"""The rows of queue-activators, which are made from the activator's state and the names of its files alone.
 
 `activator status` shows the same rows.
 """
@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from streaming.core.times import FOREVER_MS, iso_time
-from streaming.daemons.activator.config import ProgramEntry, refusal_of
+from streaming.daemons.activator.config import ProgramEntry
 from streaming.daemons.activator.programs import log_file_of
 from streaming.daemons.activator.step import Step
 from streaming.daemons.activator.store import About, QueueRecord
+from streaming.system import command_template
 from streaming.system.last_line import last_line
 from streaming.system.logs import utf8
 from streaming.wire.activator_rows import MAX_LINE, ActivatorRow, DecisionRow, ExitRow, HeldRow, ProgramRow
@@ -27,7 +28,7 @@ class Rows:
 
     Attributes:
         about: The activator.
-        state_directory: Its state directory, where the programs' logs are unless the entry names a file.
+        state_directory: Its state directory, which has the programs' logs unless the entry names a file.
     """
 
     about: About
@@ -38,7 +39,7 @@ class Rows:
 
         Args:
             queue: The queue.
-            entry: The config's entry for it; None if there is none.
+            entry: The config's entry for the queue; None if there is none.
             refusal: Why the entry starts nothing for a queue of this name.
         """
         row = self._empty(queue)
@@ -46,7 +47,7 @@ class Rows:
         return row
 
     def add(self, step: Step, queues: Mapping[str, QueueRecord], pids: Mapping[str, int]) -> None:
-        """Adds the rows of the queues that a step has changed to the rows that it publishes; `of` has the arguments."""
+        """Adds the rows of the queues that a step has changed to the rows that the step publishes. See `of`."""
         for queue in step.changed | step.told:
             step.rows[queue] = self.of(queue, queues[queue], pids, step.now_ms)
 
@@ -66,7 +67,7 @@ class Rows:
         # An entry without a queue's name has the group's name or pattern there, and the queue has the group's name.
         row.group = queue if group is not None and group == row.entry else group
         row.topics = entry.get("topics", [])
-        row.refusal = refusal_of(entry.get("command", []), queue)
+        row.refusal = command_template.refusal(entry.get("command", []), {"queue": queue})
         row.partitions = state.partitions
         row.programs = [
             ProgramRow(pids[session_id], iso_time(program.started_ms))

@@ -2,7 +2,6 @@
 
 import os
 import re
-from fnmatch import fnmatchcase
 
 from msgspec import Struct, field
 
@@ -13,7 +12,6 @@ GROUP_ID = own_group("host")
 
 _FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 MAX_HANDLERS = 1_000
-_PATTERN_CHARACTERS = frozenset("*?[")
 
 
 def _two_per_core() -> int:
@@ -55,27 +53,21 @@ class Procedure(Struct, frozen=True, forbid_unknown_fields=True):
             return "`function` and `command` exclude each other: write one of them"
         if self.command is None and self.function is None:
             return f"`name` is {self.name!r}, but neither `command` nor `function` says what runs it: write one of them"
-        wrong = [name for name in self.environment if not name or "=" in name]
-        if wrong:
-            return f"`environment` has the invalid variable name {wrong[0]!r}: empty, or with `=` in it"
-        if self.function is not None:
-            return None if _FUNCTION.fullmatch(self.function) else "`function` must be written as module:function"
-        return self._wrong_command()
+        return command_template.environment_problem(self.environment) or self._wrong_function() or self._wrong_command()
+
+    def _wrong_function(self) -> str | None:
+        if self.function is None or _FUNCTION.fullmatch(self.function):
+            return None
+        return "`function` must be written as module:function"
 
     def _wrong_command(self) -> str | None:
-        try:
-            words = self.words()
-        except ValueError as error:
-            return f"`command` is not a valid command line: {error}"
-        problem = command_template.problem(words, ("queue", "procedure"))
-        if problem is not None:
-            return f"`command` {problem}"
-        if _PATTERN_CHARACTERS.isdisjoint(self.name):
-            try:
-                command_template.fill(words, {"procedure": self.name})
-            except command_template.UnsafeNameError as error:
-                return f"`name`: {error}"
-        return None
+        if self.command is None:
+            return None
+        problem = command_template.problem(self.command, ("queue", "procedure"))
+        if problem is not None or command_template.is_pattern(self.name):
+            return problem
+        refusal = command_template.refusal(self.command, {"procedure": self.name})
+        return None if refusal is None else f"`name`: {refusal}"
 
     def words(self) -> list[str]:
         """Returns the words of the command line.
@@ -87,7 +79,7 @@ class Procedure(Struct, frozen=True, forbid_unknown_fields=True):
 
     def fits(self, name: str) -> bool:
         """Returns whether this entry runs the procedure of that name."""
-        return name == self.name or fnmatchcase(name, self.name)
+        return name == self.name or command_template.matches(name, self.name)
 
 
 class HostConfig(Struct, frozen=True, forbid_unknown_fields=True):
