@@ -186,7 +186,7 @@ def test_the_reader_program_needs_no_option(activating: Activating) -> None:
 @pytest.mark.parametrize(
     ("module", "name", "condition"),
     [
-        ("service", "Activator._record", "arguments[0].started"),  # the program is at its gate, and not recorded
+        ("service", "Step.save", "self.started"),  # the program is at its gate, and not recorded
         ("programs", "StartedProgram.open_gate", "True"),  # the program is recorded, and still at its gate
         ("service", "Notifications.done", "arguments[0]"),  # the program runs, and the offset is not committed
     ],

@@ -115,16 +115,16 @@ def test_a_queue_for_which_the_config_has_no_program_says_so(tmp_path: Path) -> 
     assert config.program_for("orders") == (ENTRY, None)
     row = rows.without_program("other", *config.program_for("other"))
     assert (row.entry, row.refusal) == (None, None)
-    [trouble] = words.troubles(row)
+    [trouble] = words.troubles(row, NOW)
     assert trouble.startswith(f"no entry of the activator on {row.host} (config /etc/a.toml) matches this queue: add ")
     row = rows.without_program("orders;ls", *config.program_for("orders;ls"))
     refused = f"the entry orders* of {words.where(row)} starts nothing: 'orders;ls' "
-    assert words.troubles(row)[0].startswith(refused)
+    assert words.troubles(row, NOW)[0].startswith(refused)
     # A known queue says the same, from its record alone, so `activator status` does.
     row = rows.of("orders;ls", record(), {}, NOW_MS)
-    assert words.troubles(row)[0].startswith(refused)
+    assert words.troubles(row, NOW)[0].startswith(refused)
     row = rows.of("orders", record(entry=""), {}, NOW_MS)
-    assert words.troubles(row)[0].startswith("no entry of ")
+    assert words.troubles(row, NOW)[0].startswith("no entry of ")
 
 
 def test_a_step_tells_of_the_queues_that_have_changed_and_of_those_that_it_names(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from streaming.core.activation.start_decisions import Decision, Notified
 from streaming.core.activation.start_policy import Policy
 from streaming.daemons.activator.config import ProgramEntry
 from streaming.daemons.activator.status import read_status, show
-from streaming.daemons.activator.store import ProgramRecord, QueueRecord, StateLock, Store
+from streaming.daemons.activator.store import ProgramRecord, QueueRecord, Store, lock_state
 from streaming.system import runs
 from streaming.system.process_identity import Identity
 from streaming.system.runs import Run
@@ -124,7 +124,7 @@ class Crashing:
             for session in self.state.running:
                 store.add_program(ProgramRecord(session, "orders", Identity(7, 8, "its boot")))
             store.save_queue("orders", QueueRecord(self.state, self.now_ms, last.action.value, last.why))
-        lock = StateLock(self.folder) if is_running else None
+        lock = lock_state(self.folder) if is_running else None
         try:
             console = Console(width=400, no_color=True)
             with console.capture() as capture:

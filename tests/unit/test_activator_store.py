@@ -20,14 +20,14 @@ from streaming.core.activation.start_decisions import Notified, Seen
 from streaming.daemons.activator import status as statuses
 from streaming.daemons.activator import store as stores
 from streaming.daemons.activator.config import ProgramEntry
+from streaming.daemons.activator.settings import ActivatorEvent
 from streaming.daemons.activator.status import read_status, show
 from streaming.daemons.activator.store import (
     MAX_DECISIONS,
-    DecisionRecord,
     ProgramRecord,
     QueueRecord,
-    StateLock,
     Store,
+    lock_state,
 )
 from streaming.errors import UserError
 from streaming.system.process_identity import Identity, identity_of
@@ -56,7 +56,7 @@ def filled(folder: Path) -> None:
             store.save_queue("f", QueueRecord(fatal, NOW_MS, "exited", "x"))
             store.save_queue("new", QueueRecord(QueueActivator()))
             store.add_program(ProgramRecord("s", "orders", Identity(7, 8, "boot")))
-            store.add_decision(DecisionRecord(NOW_MS, "orders", "held", "#2: 1 of max 1 are running"))
+            store.add_decision(ActivatorEvent(NOW_MS, "orders", "held", "#2: 1 of max 1 are running"))
 
 
 def test_what_was_saved_is_there_again(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ PRIVATE = {
 def test_nobody_else_may_read_the_state_or_hold_its_lock(tmp_path: Path, umask: int) -> None:
     before = os.umask(umask)
     try:
-        lock, store = StateLock(tmp_path / "state"), Store(tmp_path / "state")
+        lock, store = lock_state(tmp_path / "state"), Store(tmp_path / "state")
     finally:
         os.umask(before)
     with closing(lock), store:
@@ -148,7 +148,7 @@ def test_the_state_of_an_older_version_becomes_private(tmp_path: Path) -> None:
     folder.chmod(0o755)
     for path in folder.iterdir():
         path.chmod(0o644)
-    with closing(StateLock(folder)), Store(folder) as store:
+    with closing(lock_state(folder)), Store(folder) as store:
         assert modes(folder) == PRIVATE
         assert store.about().pid == 42
 
@@ -157,7 +157,7 @@ def test_a_state_directory_of_another_user_keeps_its_mode(tmp_path: Path, monkey
     (tmp_path / "state").mkdir()
     (tmp_path / "state").chmod(0o755)
     monkeypatch.setattr(os, "geteuid", lambda: -1)
-    StateLock(tmp_path / "state").close()
+    lock_state(tmp_path / "state").close()
     assert modes(tmp_path / "state")["state"] == "0o755"
 
 
@@ -194,7 +194,7 @@ def test_only_the_latest_decisions_are_kept(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
         with store.transaction():
             for number in range(MAX_DECISIONS + 5):
-                store.add_decision(DecisionRecord(number, "q", "held", "why"))
+                store.add_decision(ActivatorEvent(number, "q", "held", "why"))
         kept = store.decisions(MAX_DECISIONS + 5)
         assert [kept[0].at_ms, kept[-1].at_ms, len(kept)] == [5, MAX_DECISIONS + 4, MAX_DECISIONS]
         assert [decision.at_ms for decision in store.decisions(2)] == [MAX_DECISIONS + 3, MAX_DECISIONS + 4]
@@ -216,19 +216,19 @@ def test_a_damaged_state_is_told(tmp_path: Path) -> None:
 
 def test_a_state_directory_has_one_activator(tmp_path: Path) -> None:
     assert not stores.is_locked(tmp_path)
-    lock = StateLock(tmp_path / "state")
+    lock = lock_state(tmp_path / "state")
     assert stores.is_locked(tmp_path / "state")
     with pytest.raises(UserError, match="Another activator uses the state directory"):
-        StateLock(tmp_path / "state")
+        lock_state(tmp_path / "state")
     lock.close()
     assert not stores.is_locked(tmp_path / "state")
-    StateLock(tmp_path / "state").close()
+    lock_state(tmp_path / "state").close()
 
 
 def test_a_state_directory_below_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="cannot be used"):
-        StateLock(tmp_path / "file" / "state")
+        lock_state(tmp_path / "file" / "state")
 
 
 def test_status_before_the_first_notification(tmp_path: Path) -> None:
@@ -286,7 +286,7 @@ def test_status_fits_80_columns(tmp_path: Path) -> None:
         assert expected in " ".join(text.split())
     for present in ("started until", "78 was fatal", " running "):
         assert present not in text, "nobody waits any more"
-    lock = StateLock(tmp_path)
+    lock = lock_state(tmp_path)
     for expected in ("running since", "held: #2: 1 of max 1 are", "started until", "78 was fatal", " running "):
         assert expected in shown(tmp_path)
     lock.close()
@@ -381,7 +381,7 @@ def test_a_full_disk_is_an_error_of_the_user_and_leaves_what_is_recorded(tmp_pat
     with Store(tmp_path) as store:
         store._connection.execute("PRAGMA max_page_count = 1")  # the least that SQLite takes: what the file has
         with pytest.raises(UserError, match=r"disk is full\. Make room on its disk"), store.transaction():
-            store.add_decision(DecisionRecord(NOW_MS, "q", "held", "x" * 1_000_000))
+            store.add_decision(ActivatorEvent(NOW_MS, "q", "held", "x" * 1_000_000))
     with Store(tmp_path) as store:
         assert [each.queue for each in store.decisions(10)] == ["orders"]
         assert "orders" in store.queues()

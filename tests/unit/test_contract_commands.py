@@ -31,9 +31,10 @@ from streaming.core.activation.start_decisions import Action
 from streaming.core.routing.conversation import Decision, Outcome
 from streaming.core.routing.explanation import MAX_PASSED_OVER, Explanation, Step
 from streaming.daemons.activator.config import ProgramEntry
-from streaming.daemons.activator.settings import ActivatorSettings, environment_for
+from streaming.daemons.activator.program_start import environment_for
+from streaming.daemons.activator.settings import ActivatorEvent, ActivatorSettings
 from streaming.daemons.activator.status import read_status
-from streaming.daemons.activator.store import DecisionRecord, QueueRecord, Store
+from streaming.daemons.activator.store import QueueRecord, Store
 from streaming.daemons.host.config import HostConfig, Procedure
 from streaming.daemons.host.invocation import invocation
 from streaming.daemons.host.run_function import CANNOT_IMPORT
@@ -122,7 +123,7 @@ def json_output() -> dict[str, list[str]]:
             state = QueueActivator(held=Held("id", 1, "reason", 1, 0, blocked="why", post_time="then"))
             state.ended = Ended(0, "how")
             store.save_queue("q", QueueRecord(state, 0, Action.HOLD, "why"))
-            store.add_decision(DecisionRecord(0, "q", Action.HOLD, "why"))
+            store.add_decision(ActivatorEvent(0, "q", Action.HOLD, "why"))
         status = read_status(Path(folder), 0)
     case = Case("name", ConversationRow("id", "service"))
     explanation = Explanation()

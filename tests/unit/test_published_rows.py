@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from typing import Any
 
 import msgspec
@@ -91,21 +92,14 @@ class Kafka:
         yield from self.before
 
 
-class Here:
-    """A thread that has ended once it is started."""
-
-    def __init__(self, _name: str, run: Callable[[], None]) -> None:
-        self.failure: BaseException | None = None
-        self._run = run
-
-    def start(self) -> None:
-        try:
-            self._run()
-        except Exception as error:
-            self.failure = error
-
-    def is_alive(self) -> bool:
-        return False
+def started_here(call: Callable[[], Any]) -> Future[Any]:
+    """Returns the outcome of a call, which has ended then."""
+    outcome: Future[Any] = Future()
+    try:
+        outcome.set_result(call())
+    except Exception as error:
+        outcome.set_exception(error)
+    return outcome
 
 
 @pytest.fixture
@@ -118,7 +112,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 @pytest.fixture
 def kafka(monkeypatch: pytest.MonkeyPatch) -> Kafka:
     found = Kafka()
-    monkeypatch.setattr(published_rows, "WatchedThread", Here)
+    monkeypatch.setattr(published_rows, "started", started_here)
     monkeypatch.setattr(published_rows, "Admin", lambda cluster: cluster)
     monkeypatch.setattr(published_rows, "TopicFollower", lambda cluster, *_arguments: cluster)
     return found

@@ -50,7 +50,7 @@ class EndedSessions:
         return acknowledged + self.take_acknowledged()
 
     def close(self) -> None:
-        """Drops the reports that Kafka has not taken; the next activator sends them."""
+        """Drops the reports that Kafka has not taken. The activator sends them after its next start."""
         self._reporter.close()
 
     def _send(self, ended: SessionEnded) -> None:

@@ -59,6 +59,7 @@ class Notifications:
     """Reads queue-activations in a consumer group.
 
     Attributes:
+        decoder: Decodes the records, and counts those that are not notifications.
         is_assigned: Whether the group has given this member its share of the partitions. Records come only after that.
         problem: The present problem with Kafka, as a sentence; None if there is none.
     """
@@ -78,11 +79,11 @@ class Notifications:
         Raises:
             UserError: The client rejects its properties.
         """
+        self.decoder = RecordDecoder("notification", notifications.decode, say)
         self.is_assigned = False
         self.problem: str | None = None
         self._servers = cluster.bootstrap_servers
         self._denials = Denials()
-        self._decoder = RecordDecoder("notification", notifications.decode, say)
         self._topic = topic
         self._old_ends: dict[int, int] = {}
         self._probe_s = 0.0
@@ -107,7 +108,7 @@ class Notifications:
         """Waits up to `timeout_s` for a record, and returns all records that have come.
 
         Raises:
-            UserError: Another activator has taken over this one's membership in the group, or Kafka denies access.
+            UserError: Another activator has taken over this member's place in the group, or Kafka denies access.
         """
         messages: list[Message] = []
         while len(messages) < _MAX_NOTIFICATIONS:
@@ -128,15 +129,6 @@ class Notifications:
         self._probe()
         return messages
 
-    def decode(self, message: Message) -> Activation | None:
-        """Returns the notification in a record, or None if the record is not a notification."""
-        return self._decoder.decode(message)
-
-    @property
-    def passed_over(self) -> int:
-        """Returns the number of records that could not be decoded."""
-        return self._decoder.passed_over
-
     def is_old(self, message: Message) -> bool:
         """Returns whether a record was in the topic before this member got its share."""
         partition, offset = message.partition(), message.offset()
@@ -152,7 +144,7 @@ class Notifications:
                 self._consumer.store_offsets(message)
 
     def close(self) -> None:
-        """Commits the stored offsets, and leaves; records whose offsets cannot be committed come again, as repeats."""
+        """Commits the stored offsets, and leaves the group. Records with uncommitted offsets come again, as repeats."""
         # Consumer.close waits 10 s for a Kafka that does not answer, and takes no time-out.
         with contextlib.suppress(TimeoutError, KafkaException):
             within(GRACE_S, self._leave)
@@ -191,7 +183,7 @@ class Notifications:
         return f"Kafka at {self._servers} does not answer{reason}"
 
     def _probe(self) -> None:
-        """Checks during an outage whether Kafka is back. If no record comes, nothing else would show it."""
+        """Checks during an outage whether Kafka is back. Without records, nothing else would show that."""
         now_s = time.monotonic()
         if self.problem is None or now_s < self._probe_s:
             return
@@ -203,17 +195,11 @@ class Notifications:
 
 def notified(record: Activation, is_old: bool) -> Notified:
     """Returns a notification in the form that decisions use."""
-    return Notified(
-        record.notification_id,
-        record.sequence,
-        record.post_time,
-        record.reason or "",
-        record.unread_messages,
-        is_old,
-    )
+    reason = record.reason or ""
+    return Notified(record.notification_id, record.sequence, record.post_time, reason, record.unread_messages, is_old)
 
 
-class MonitorsView:
+class MonitorsView(LatestRows[ViewRow]):
     """The latest row of every queue monitor."""
 
     def __init__(self, cluster: Cluster, topic: str, say: Callable[[str], None]) -> None:
@@ -227,13 +213,13 @@ class MonitorsView:
         Raises:
             UserError: The topic is missing, or Kafka cannot be reached.
         """
-        self._view = LatestRows("row of a queue monitor", decode_row, say)
+        super().__init__("row of a queue monitor", decode_row, say)
         self._follower = TopicFollower(cluster, [topic], Start.BEGINNING)
 
     def read_to_end(self) -> None:
         """Reads all rows that exist now."""
         for message in self._follower.to_end():
-            self._view.take(message)
+            self.take(message)
 
     def take_changed(self) -> set[str]:
         """Reads new rows without waiting; returns the queues whose rows have changed since the last call."""
@@ -242,19 +228,13 @@ class MonitorsView:
             message = self._follower.poll(0)
             if message is None:
                 break
-            queue = self._view.take(message)
-            if queue is not None:
+            if (queue := self.take(message)) is not None:
                 changed.add(queue)
         return changed
 
-    @property
-    def passed_over(self) -> int:
-        """Returns the number of records of the topic that could not be decoded."""
-        return self._view.passed_over
-
     def row(self, queue: str) -> ViewRow | None:
         """Returns the queue's row, or None if it has none."""
-        return self._view.rows.get(queue)
+        return self.rows.get(queue)
 
     def close(self) -> None:
         """Stops reading."""
@@ -275,7 +255,7 @@ def decode_row(message: Message) -> tuple[str, ViewRow | None]:
 
 
 def _with_group(found: ViewRow, row: _MonitorRow, members: int) -> ViewRow:
-    """Returns a row with what an observer says of the consumer group, as far as it knows."""
+    """Returns a row with the facts that an observer knows about the consumer group."""
     has_committed = (row.last_commit_time or "") > (row.last_activated_time or "")
     is_unknown = row.one_more is None
     found = replace(found, members=0 if is_unknown else members, has_committed=has_committed, is_unknown=is_unknown)

@@ -1,4 +1,4 @@
-"""The longest rest of a group's consumers: Kafka forgets the offsets of a group that stays empty.
+"""The longest rest of a group's consumers. Kafka deletes the offsets of a group that stays empty for too long.
 
 The activator keeps its groups' offsets in the only way that works for all clients: it starts a consumer in time.
 """
@@ -23,7 +23,7 @@ class OffsetRetention:
         self._is_told = False
 
     def look(self, config: Config, step: Step) -> None:
-        """Asks Kafka now and then, unless no entry has a group.
+        """Asks Kafka at intervals how long it keeps offsets, if any entry has a group.
 
         Args:
             config: The config.
@@ -37,11 +37,11 @@ class OffsetRetention:
             step.note(None, "offsets", _UNKNOWN)
 
     def longest_rest_ms(self, entry: ProgramEntry, is_known: bool) -> int:
-        """Returns how long no consumer of a queue's group may run; FOREVER_MS if that does not matter.
+        """Returns the longest time without a consumer of a queue's group; FOREVER_MS if there is no limit.
 
         Args:
             entry: The entry for the queue.
-            is_known: Whether the monitor knows the queue. A group that a pattern matches is nobody's once it does not.
+            is_known: Whether the monitor knows the queue. Otherwise, a group that only a pattern matches has no limit.
         """
         if entry.group is None or (entry.is_pattern and not is_known):
             return FOREVER_MS

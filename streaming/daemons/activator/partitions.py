@@ -1,4 +1,4 @@
-"""The partitions of the queues' topics. A program more than a topic has partitions never gets a message."""
+"""The number of partitions of each queue's topic. If more programs run, some of them never get a message."""
 
 import time
 from collections.abc import Iterable
@@ -29,8 +29,8 @@ class QueuePartitions:
         """Asks Kafka about the queues that may have several programs, unless it was asked in the last minute.
 
         Args:
-            queues: The queues. Those of consumer groups are no topics; the observer knows what an assignor can give.
-            config: The config, with the most programs for each.
+            queues: The queues. Queues of consumer groups are skipped, because they are not topics.
+            config: The config, with the most programs of each queue.
             step: The present step, which notes each new answer that limits the programs of a queue.
         """
         now_s = time.monotonic()
@@ -46,10 +46,10 @@ class QueuePartitions:
             return
         found = self._admin.visible_partitions(asked, _TIMEOUT_S)
         if time.monotonic() - now_s >= _TIMEOUT_S:
-            self._silent_until_s = now_s + FRESH_S  # the starts of other queues do not wait for it too
+            self._silent_until_s = now_s + FRESH_S  # so that the starts of other queues do not wait for Kafka too
         for queue in asked:
             before = self.of(queue)
-            count = found.get(queue, before)  # what is known stays if Kafka does not answer
+            count = found.get(queue, before)  # if Kafka does not answer, the known number stays
             self._known[queue] = now_s, count
             if count is not None and count < most[queue] and count != before:
                 why = f"topic {queue} has {plural(count, 'partition')}, so no more than {count} of max {most[queue]}"

@@ -12,7 +12,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 from urllib.parse import quote
 
 from streaming.system.process_identity import Identity, identity_of
@@ -29,28 +28,11 @@ class Exit:
 
     Attributes:
         code: The exit code, negative if a signal ended it; None if it is unknown.
-        is_noticed_later: Whether it had ended before, while no activator ran.
+        is_noticed_later: Whether the program ended while no activator ran.
     """
 
     code: int | None
     is_noticed_later: bool = False
-
-
-class RunningProgram(Protocol):
-    """A program that this activator or an earlier one started."""
-
-    @property
-    def pid(self) -> int:
-        """The process id; also the id of its process group."""
-
-    def poll(self) -> Exit | None:
-        """Returns the program's exit, or None while it runs."""
-
-    def signal(self, number: int) -> None:
-        """Sends the program a signal; does nothing if it has ended."""
-
-    def release(self) -> None:
-        """Frees this process's resources without ending the program."""
 
 
 def log_file_of(template: str | None, state_directory: Path, queue: str) -> Path:
@@ -58,8 +40,8 @@ def log_file_of(template: str | None, state_directory: Path, queue: str) -> Path
 
     Args:
         template: The entry's `log_file`, in which slashes of the name are replaced, so that the file stays in its
-            folder; None: each queue has a file of its own in the state directory, because on one terminal the outputs
-            could not be told apart.
+            folder. None: a separate file in the state directory, because a reader of one terminal could not tell the
+            outputs apart.
         state_directory: The activator's state directory.
         queue: The queue.
     """
@@ -81,7 +63,12 @@ def default_log_file(state_directory: Path, queue: str) -> Path:
 
 
 class StartedProgram:
-    """A program that waits at its gate, then runs, in a process session of its own."""
+    """A program that waits at its gate, then runs, in a process session of its own.
+
+    Attributes:
+        pid: The process id; also the id of its process group.
+        identity: The identity of the process.
+    """
 
     def __init__(
         self, command: Sequence[str], environment: Mapping[str, str], directory: Path | None, log_file: Path | None
@@ -100,13 +87,9 @@ class StartedProgram:
         if log_file is not None:
             log_file.parent.mkdir(parents=True, exist_ok=True)
         self._process = start_at_gate(command, log_file=log_file, env=environment, cwd=directory)
+        self.pid = self._process.pid
         # A child keeps its process id until it is waited for, so this is the child's identity even if it has ended.
         self.identity = identity_of(self.pid) or Identity(self.pid, 0, "")
-
-    @property
-    def pid(self) -> int:
-        """The process id; also the id of its process group."""
-        return self._process.pid
 
     def open_gate(self) -> None:
         """Lets the program run."""
@@ -131,6 +114,9 @@ class AdoptedProgram:
     """A program that an earlier activator started. Its exit code is unknown, because it has another parent now.
 
     Its process id may belong to another process by now, so each check and each signal compares the identity first.
+
+    Attributes:
+        pid: The process id; also the id of its process group.
     """
 
     def __init__(self, identity: Identity) -> None:
@@ -139,18 +125,14 @@ class AdoptedProgram:
         Raises:
             ProcessLookupError: The process has ended.
         """
-        self.identity = identity
+        self._identity = identity
+        self.pid = identity.pid
         if self.poll() is not None:
             raise ProcessLookupError(f"process {identity.pid} has ended, or its id belongs to another process")
 
-    @property
-    def pid(self) -> int:
-        """The process id; also the id of its process group."""
-        return self.identity.pid
-
     def poll(self) -> Exit | None:
         """Returns the program's exit, or None while it runs."""
-        return None if identity_of(self.pid) == self.identity else Exit(None)
+        return None if identity_of(self.pid) == self._identity else Exit(None)
 
     def signal(self, number: int) -> None:
         """Sends the program a signal; does nothing if it has ended or its process id belongs to another process."""
@@ -165,6 +147,9 @@ class AdoptedProgram:
 
     def release(self) -> None:
         """Does nothing: there are no resources to free."""
+
+
+RunningProgram = StartedProgram | AdoptedProgram
 
 
 def stop_all(programs: Sequence[RunningProgram], timeout_s: float) -> None:

@@ -2,8 +2,10 @@
 
 import time
 from collections.abc import Callable, Mapping, Set
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
@@ -14,12 +16,12 @@ from streaming.kafka.clients import Cluster
 from streaming.kafka.errors import kafka_error
 from streaming.kafka.latest_rows import LatestRows
 from streaming.kafka.topic_follower import Start, TopicFollower
-from streaming.system.threads import WatchedThread
+from streaming.system.threads import started
 from streaming.wire.activator_rows import ActivatorRow, decode_dated_row, encode_row, key_of
 
 # The first and the longest pause after a failure. Each failure in a row doubles it.
 _PAUSE_S, _LONGEST_PAUSE_S = 5.0, 300.0
-# Another activator's row is removed when it is so old, as the activator itself removes a queue at rest.
+# Another activator's row is removed at this age. At the same age, an activator removes its own queue at rest.
 _LEFT_MS = 24 * 3_600_000
 _NO_TOPIC = (KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART)
 # The value in Kafka is not known.
@@ -29,12 +31,12 @@ _NOBODY_IS_TOLD = "`queue show` and `queues` do not tell what this activator doe
 
 @dataclass(frozen=True)
 class Place:
-    """The topic queue-activators, and who writes there.
+    """The topic queue-activators, and the activator that writes there.
 
     Attributes:
         topic: The topic's name.
         activator: The activator's id.
-        group_id: Its consumer group.
+        group_id: The activator's consumer group.
     """
 
     topic: str
@@ -47,9 +49,9 @@ class Opened:
     """The topic, ready to be written.
 
     Attributes:
-        producer: Writes it.
+        producer: The producer that writes the topic.
         rows: Queue -> the value that this activator has written in earlier runs.
-        left: The keys of rows that others have left.
+        left: The keys of old rows of activators that are gone.
     """
 
     producer: Producer
@@ -60,17 +62,17 @@ class Opened:
 class PublishedRows(MayBeDenied):
     """The rows of this activator. A row is written when it has changed, and again if Kafka did not take it.
 
-    An activator works without the topic and the rights on it; then nobody else sees what it does, and it tries again
-    after a pause. It never waits for the topic, which is opened in a thread.
+    An activator works without the topic and without rights on it. Views then lack its rows, and it tries again after a
+    pause. A thread opens the topic, so that the activator never waits for it.
     """
 
     def __init__(self, cluster: Cluster, place: Place, say: Callable[[str, str], None]) -> None:
-        """Does nothing yet: the first `publish` opens the topic.
+        """Stores the arguments. The first `publish` opens the topic.
 
         Args:
             cluster: The Kafka cluster.
-            place: The topic and the activator, which is a member of its group by then.
-            say: Called with the kind of an event and a line: once if nothing can be written, and once when it can.
+            place: The topic and the activator, which must be a member of its group at the first `publish`.
+            say: Called with the kind of an event and a line: once if rows cannot be written, and once when they can.
         """
         self._cluster = cluster
         self._place = place
@@ -79,8 +81,8 @@ class PublishedRows(MayBeDenied):
         self._wanted: dict[str, bytes] = {}
         self._published: dict[str, bytes] = {}
         self._due: set[str] = set()
-        self._opening: WatchedThread | None = None
-        self._opened: Opened | None = None
+        self._opening: Future[Opened] | None = None
+        self._producer: Producer | None = None
         self._was_open = self._is_new = False
         self._problem: str | None = None
         self._has_failed = self._is_written = False
@@ -109,46 +111,40 @@ class PublishedRows(MayBeDenied):
             else:
                 self._wanted[queue] = encode_row(row)
             self._due.add(queue)
-        if self._opened is None and is_well:
+        if self._producer is None and is_well:
             self._open()
-        if self._opened is not None:
-            self._send_due(self._opened.producer)
-            self._look_at_answers(self._opened.producer)
+        if self._producer is not None:
+            self._send_due(self._producer)
+            self._look_at_answers(self._producer)
 
     def flush(self, timeout_s: float) -> None:
         """Waits up to `timeout_s` until Kafka has all rows."""
-        if self._opened is not None:
-            self._opened.producer.flush(timeout_s)
+        if self._producer is not None:
+            self._producer.flush(timeout_s)
 
     def close(self) -> None:
-        """Drops what Kafka has not taken, and closes."""
-        if self._opened is not None:
-            self._opened.producer.purge()
-            self._opened.producer.close()
-            self._opened = None
+        """Drops the rows that Kafka has not taken, and closes the topic."""
+        if self._producer is not None:
+            self._producer.purge()
+            self._producer.close()
+            self._producer = None
 
     def _open(self) -> None:
         """Begins to open the topic, or takes it once it is open."""
         if self._opening is None:
             if time.monotonic() < self._again_s:
                 return
-            self._opening = WatchedThread("opens queue-activators", self._look)
-            self._opening.start()
-        if self._opening.is_alive():
+            self._opening = started(partial(opened, self._cluster, self._place))
+        if not self._opening.done():
             return
-        failure, self._opening = self._opening.failure, None
-        if isinstance(failure, UserError):
-            self._fail(str(failure))
-        elif failure is not None:
-            raise failure
-        else:
-            self._take(self._found)
-
-    def _look(self) -> None:
-        self._found = opened(self._cluster, self._place)
+        opening, self._opening = self._opening, None
+        try:
+            self._take(opening.result())
+        except UserError as error:
+            self._fail(str(error))
 
     def _take(self, found: Opened) -> None:
-        self._opened, self._published, self._is_new = found, dict(found.rows), True
+        self._producer, self._published, self._is_new = found.producer, dict(found.rows), True
         if not self._was_open:
             self._was_open = True
             self._wanted = {queue: row for queue, row in found.rows.items() if queue not in self._due} | self._wanted
@@ -237,5 +233,5 @@ def _left(cluster: Cluster, place: Place, old: list[ActivatorRow]) -> list[str]:
     if others:
         with suppress(UserError):
             members = {each.instance_id for each in Admin(cluster).members(place.group_id, ADMIN_TIMEOUT_S)}
-    # Without this activator the answer says nothing about the others.
+    # An answer without this activator is not complete, so other activators may be missing too.
     return [key_of(row) for row in others if row.activator not in members] if place.activator in members else []

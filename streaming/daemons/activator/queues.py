@@ -1,4 +1,4 @@
-"""The activator's queues: decides in memory for each of them. A step records what is decided, and carries it out."""
+"""The activator's queues, and the decisions for them in memory. A step records the decisions, then acts on them."""
 
 import uuid
 from collections.abc import Mapping, Set
@@ -33,7 +33,7 @@ _CANNOT_START = 126
 
 @dataclass(eq=False)
 class Queues:
-    """The queues that have had a notification, or whose programs run without one.
+    """The queues that have had a notification, or whose programs run without a notification.
 
     Attributes:
         records: Their states and last decisions.
@@ -41,7 +41,7 @@ class Queues:
         config: Its config file.
         view: The monitors view.
         partitions: The partitions of the queues' topics.
-        retention: How long Kafka keeps the offsets of groups.
+        retention: The longest rest of the groups.
         rows: Makes the rows that are published.
         programs: Session -> queue and program, for the programs that run.
     """
@@ -55,7 +55,7 @@ class Queues:
     rows: Rows
     programs: Mapping[str, tuple[str, RunningProgram]]
     _due_ms: dict[str, int] = field(default_factory=dict, init=False)
-    # The queues of which it was said that nobody has joined their groups.
+    # The queues for which an event says that no member has joined the group.
     _unjoined: set[str] = field(default_factory=set, init=False)
 
     def take(self, record: Activation, is_old: bool, step: Step) -> bool:
@@ -83,7 +83,7 @@ class Queues:
         return True
 
     def tell_of_others(self, published: Set[str], step: Step) -> None:
-        """Tells anew of the queues of which there are published rows and no records."""
+        """Makes new rows for the published queues that have no records."""
         for queue in published - self.records.keys():
             entry, refusal = self.config.current.program_for(queue)
             has_program = entry is not None and refusal is None
@@ -96,15 +96,15 @@ class Queues:
             if queue in self.records:
                 self.decide(queue, step)
             elif self.view.row(queue) is None:
-                step.rows[queue] = None  # it was dropped
+                step.rows[queue] = None  # the queue was dropped
 
     def decide_due(self, step: Step) -> None:
-        """Decides for the queues for which it is time."""
+        """Decides for the queues that are due."""
         for queue in [queue for queue, due_ms in self._due_ms.items() if due_ms <= step.now_ms]:
             self.decide(queue, step)
 
     def decide_all(self, step: Step) -> None:
-        """Decides for each known queue, and for each whose entry starts programs without a notification."""
+        """Decides for each known queue, and for each queue whose entry starts programs without a notification."""
         config = self.config.current
         named = {each.queue for each in config.programs if not each.is_pattern and (each.min or each.group is not None)}
         queues = self.records.keys() | named
@@ -114,7 +114,7 @@ class Queues:
             self.decide(queue, step)
 
     def decide(self, queue: str, step: Step) -> None:
-        """Starts and stops the programs that the queue needs now or no longer; notes when to decide again."""
+        """Starts programs that the queue needs, stops those that it no longer needs, notes when to decide again."""
         policy, row, state = self._policy(queue), self.view.row(queue), self._state(queue)
         before, is_over = _without_decisions(state), False
         while not is_over:
@@ -173,7 +173,7 @@ class Queues:
         return seen is not None and seen.is_silent
 
     def _tell_of_nobody(self, queue: str, step: Step) -> None:
-        """Says once that nobody has joined the consumer group of programs that have exited, or run for long."""
+        """Notes once that no member has joined the group, although programs have exited or run for long."""
         state = self.records[queue].state
         if not state.exits_without_receive and state.unanswered_ms >= FOREVER_MS:
             self._unjoined.discard(queue)
@@ -182,7 +182,7 @@ class Queues:
             row = self.rows.of(queue, self.records[queue], pids, step.now_ms)
             for question in words.in_vain(row, iso_time(step.now_ms)):
                 self._unjoined.add(queue)
-                step.told.add(queue)  # others learn it by the row
+                step.told.add(queue)  # the row tells others
                 step.note(queue, "nobody has joined", question)
 
     def _start(self, queue: str, decision: Decision, step: Step) -> None:
@@ -206,7 +206,7 @@ class Queues:
         self._apply(queue, [decision], step, program.pid)
 
     def _apply(self, queue: str, decisions: list[Decision], step: Step, pid: int | None = None, more: str = "") -> None:
-        """Records decisions, of which the first is about the process `pid`; its event says `more` than the record."""
+        """Records decisions. The first is about the process `pid`, and its event says `more` than the record."""
         for decision in decisions:
             record = self.records[queue]
             record.at_ms, record.action, record.why = step.now_ms, decision.action.value, decision.why
@@ -226,6 +226,6 @@ class Queues:
 
 
 def _without_decisions(state: QueueActivator) -> tuple[str, int | None, int, bool, int, int]:
-    """Returns what a look at a queue changes in its record even if nothing is decided."""
+    """Returns the fields of a queue's record that may change even if nothing is decided."""
     count, is_vain = state.exits_without_receive, state.nobody_joined
     return state.entry, state.partitions, count, is_vain, state.unanswered_ms, state.last_run_ms

@@ -11,7 +11,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from functools import partial
 from types import TracebackType
 from typing import Self
@@ -35,7 +35,7 @@ from streaming.daemons.activator.settings import (
     ActivatorSettings,
 )
 from streaming.daemons.activator.step import Step
-from streaming.daemons.activator.store import StateLock, Store
+from streaming.daemons.activator.store import Store, lock_state
 from streaming.daemons.activator.without_entry import QueuesWithoutEntry
 from streaming.daemons.activator.words import left_running
 from streaming.errors import UserError
@@ -57,7 +57,7 @@ _FORGET_INTERVAL_S = 3_600.0
 class Activator:
     """The activator of this process. A context manager; call `run`, or `step` repeatedly."""
 
-    def __init__(self, settings: ActivatorSettings, on_event: Callable[[ActivatorEvent], None] | None = None) -> None:
+    def __init__(self, settings: ActivatorSettings, on_event: Callable[[ActivatorEvent], None]) -> None:
         """Stores the settings; entering the context starts the activator.
 
         Args:
@@ -65,7 +65,7 @@ class Activator:
             on_event: Called for each decision, and for other events that deserve a line in the log.
         """
         self._settings = settings
-        self._on_event = on_event or (lambda _event: None)
+        self._on_event = on_event
         self._topics = Topics(settings.topic_prefix)
         self._programs: dict[str, tuple[str, RunningProgram]] = {}
         self._is_ready = False
@@ -82,38 +82,31 @@ class Activator:
         Raises:
             UserError: Invalid config, state in use, missing topic, or Kafka denies access or cannot be reached.
         """
-        settings = self._settings
+        settings, cluster, topics = self._settings, self._settings.cluster, self._topics
         self._config = TomlFile(settings.config_file, Config)
         with ExitStack() as resources:
-            lock = StateLock(settings.state_directory)
-            resources.callback(lock.close)
+            resources.enter_context(lock_state(settings.state_directory))
             self._store = resources.enter_context(Store(settings.state_directory))
-            self._about = self._store.about()
-            self._about.config_file = ""  # empty while the activator starts
-            self._about.without_entry = []
-            group_id = settings.group_id or self._topics.prefix + DEFAULT_GROUP_ID
-            self._about.group_id, self._about.directory = group_id, working_directory()
-            self._about.host = socket.gethostname()
-            self._without_entry = QueuesWithoutEntry(self._about.without_entry)
-            self._rows = Rows(self._about, settings.state_directory)
+            about = self._about = self._store.about()
+            about.config_file, about.without_entry = "", []  # the name is empty while the activator starts
+            about.group_id = group_id = settings.group_id or topics.prefix + DEFAULT_GROUP_ID
+            about.directory, about.host = working_directory(), socket.gethostname()
             with self._store.transaction():
-                self._store.save_about(self._about)
-            self._check_access(group_id)
+                self._store.save_about(about)
+            self._without_entry = QueuesWithoutEntry(about.without_entry)
+            self._rows = Rows(about, settings.state_directory)
+            admin = Admin(cluster)
+            admin.require_topics(rights(reads=[topics.activations, topics.monitors], writes=[topics.receives]))
+            admin.require_group(group_id)
             pass_over = partial(self._say, "passed over")
-            self._view = MonitorsView(settings.cluster, self._topics.monitors, pass_over)
-            resources.callback(self._view.close)
+            self._view = resources.enter_context(closing(MonitorsView(cluster, topics.monitors, pass_over)))
             self._view.read_to_end()
-            self._ended_sessions = EndedSessions(settings.cluster, self._topics.receives)
-            resources.callback(self._ended_sessions.close)
-            place = Place(self._topics.activators, self._about.instance_id, group_id)
-            self._published = PublishedRows(settings.cluster, place, self._say)
-            resources.callback(self._published.close)
-            self._notifications = Notifications(
-                settings.cluster, self._topics.activations, group_id, self._about.instance_id, pass_over
-            )
-            resources.callback(self._notifications.close)
-            admin = Admin(settings.cluster)
-            self._partitions = QueuePartitions(admin, self._topics)
+            self._ended_sessions = resources.enter_context(closing(EndedSessions(cluster, topics.receives)))
+            place = Place(topics.activators, about.instance_id, group_id)
+            self._published = resources.enter_context(closing(PublishedRows(cluster, place, self._say)))
+            notifications = Notifications(cluster, topics.activations, group_id, about.instance_id, pass_over)
+            self._notifications = resources.enter_context(closing(notifications))
+            self._partitions = QueuePartitions(admin, topics)
             self._queues = Queues(
                 self._store.queues(),
                 settings,
@@ -152,7 +145,7 @@ class Activator:
         """Waits up to `timeout_s` for notifications, then handles them and all other due work.
 
         Raises:
-            UserError: Another activator has taken over this one's membership in the group, or Kafka denies access.
+            UserError: Another activator has taken over this member's place in the group, or Kafka denies access.
         """
         messages = self._notifications.poll(timeout_s)
         step = self._new_step()
@@ -170,11 +163,6 @@ class Activator:
         self._queues.decide_due(step)
         self._finish(step)
         self._notifications.done(messages)
-
-    def _check_access(self, group_id: str) -> None:
-        admin, topics = Admin(self._settings.cluster), self._topics
-        admin.require_topics(rights(reads=[topics.activations, topics.monitors], writes=[topics.receives]))
-        admin.require_group(group_id)
 
     def _begin(self, step: Step) -> None:
         """Begins the first step: finds running programs of an earlier run, and records the end of the others."""
@@ -238,13 +226,12 @@ class Activator:
 
     def _take(self, message: Message, step: Step) -> None:
         """Handles a record of queue-activations."""
-        record = self._notifications.decode(message)
+        record = self._notifications.decoder.decode(message)
         if record is None:
             return
         is_old = self._notifications.is_old(message)
-        if self._queues.take(record, is_old, step):
-            return
-        if self._without_entry.take(record, self._view.row(record.queue), is_old, step):
+        has_entry = self._queues.take(record, is_old, step)
+        if not has_entry and self._without_entry.take(record, self._view.row(record.queue), is_old, step):
             self._save_about(step.now_ms)
 
     def _take_exits(self, step: Step) -> None:
@@ -264,7 +251,7 @@ class Activator:
         for stopped in step.stopped:
             # Before the record: a signal that is recorded and never sent would let the program run for ever.
             stopped.signal(signal.SIGTERM)
-        self._record(step, acknowledged)
+        step.save(self._store, self._queues.records, acknowledged)
         for record, program in step.started:
             program.open_gate()
             self._programs[record.session_id] = record.queue, program
@@ -275,11 +262,8 @@ class Activator:
         self._rows.add(step, self._queues.records, self.running)
         self._published.publish(step.rows, is_well=not step.has_kafka_problem)
 
-    def _record(self, step: Step, acknowledged: list[str]) -> None:
-        step.save(self._store, self._queues.records, acknowledged)
-
     def _end(self) -> None:
-        """Leaves the programs running, or stops them and reports their sessions; records the end."""
+        """Leaves the programs running, or stops them and reports their sessions. Records the end of the activator."""
         step = self._new_step()
         if self._settings.stop_programs:
             stop_all([program for _, program in self._programs.values()], _STOP_TIMEOUT_S)
@@ -292,18 +276,18 @@ class Activator:
         self._finish(step)
         for _, program in self._programs.values():
             program.release()
-        is_well = self._notifications.problem is None
-        acknowledged = self._ended_sessions.flush(_FLUSH_TIMEOUT_S if is_well else 0)
-        self._published.flush(_FLUSH_TIMEOUT_S if is_well else 0)
+        timeout_s = 0 if self._notifications.problem is not None else _FLUSH_TIMEOUT_S
+        acknowledged = self._ended_sessions.flush(timeout_s)
+        self._published.flush(timeout_s)
         end = self._new_step()
         end.note(None, "stopped", left_running([(queue, program.pid) for queue, program in self._programs.values()]))
-        self._record(end, acknowledged)
+        end.save(self._store, self._queues.records, acknowledged)
         for event in end.events:
             self._on_event(event)
 
     def _save_about(self, now_ms: int) -> None:
         self._about.seen_ms = now_ms
-        self._about.passed_over = self._notifications.passed_over + self._view.passed_over
+        self._about.passed_over = self._notifications.decoder.passed_over + self._view.passed_over
         with self._store.transaction():
             self._store.save_about(self._about)
 

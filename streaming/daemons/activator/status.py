@@ -24,9 +24,9 @@ from streaming.wire.activator_rows import ActivatorRow
 
 Status = dict[str, Any]
 _LATEST_DECISIONS = 20
-# The queues at rest that are named.
+# The most queues at rest that are named.
 _MAX_NAMES = 10
-# An activator that has missed so many of its signs of life may hang.
+# After so many missed signs of life, an activator may hang.
 _MISSED = 3
 
 
@@ -50,7 +50,7 @@ def read_status(directory: Path, now_ms: int) -> Status:
         rows = Rows(about, directory)
         started = {each: is_running or still_runs(each.identity, about.host) for each in store.programs()}
         pids = {each.session_id: each.identity.pid for each, runs in started.items() if runs is not False}
-        # What an activator that does not run has left is as of its last sign of life.
+        # The state of an activator that does not run is as of its last sign of life.
         at_ms = now_ms if is_running else about.seen_ms or now_ms
         return {
             "is_running": is_running,
@@ -66,14 +66,14 @@ def read_status(directory: Path, now_ms: int) -> Status:
             "without_entry": about.without_entry,
             "queues": [_queue_status(rows.of(queue, record, pids, at_ms)) for queue, record in store.queues().items()],
             "decisions": [
-                {"at": iso_time(each.at_ms), "queue": each.queue or None, "what": each.action, "why": each.why}
+                {"at": iso_time(each.at_ms), "queue": each.queue, "what": each.what, "why": each.why}
                 for each in store.decisions(_LATEST_DECISIONS)
             ],
         }
 
 
 def _queue_status(row: ActivatorRow) -> Status:
-    """Returns a row as it is in queue-activators; `running` and `pids` are older than `programs`."""
+    """Returns a row as in queue-activators, with the keys `running` and `pids`, which are older than `programs`."""
     fields: Status = msgspec.to_builtins(row)
     return {**fields, "running": len(row.programs), "pids": [program.pid for program in row.programs]}
 
@@ -130,24 +130,18 @@ def _table(rows: list[ActivatorRow], status: Status, now: str) -> RecordTable:
         Column("last (UTC)", is_text=True),
         Column("decision and reason", is_text=True, is_below=True),
     ]
-    if status["is_running"]:
-        return RecordTable(columns, [_cells(row, _reasons(row, now)) for row in rows])
-    return RecordTable(columns, [_cells(row, _past_reasons(row, status["last_seen"] or now)) for row in rows])
+    reasons, at = (_reasons, now) if status["is_running"] else (_past_reasons, status["last_seen"] or now)
+    return RecordTable(columns, [[*_cells(row), reasons(row, at)] for row in rows])
 
 
-def _cells(row: ActivatorRow, reasons: Text) -> list[Text]:
-    most = words.most_of(row)
-    return [
-        cell(row.queue),
-        Text(f"{len(row.programs)}/{'-' if most is None else most}"),
-        Text(str(row.crashes or "-")),
-        cell(instant(row.last.at if row.last else None)),
-        reasons,
-    ]
+def _cells(row: ActivatorRow) -> list[Text]:
+    running = Text(f"{len(row.programs)}/{words.most_of(row) or '-'}")
+    last = cell(instant(row.last.at if row.last else None))
+    return [cell(row.queue), running, Text(str(row.crashes or "-")), last]
 
 
 def _age(status: Status, now_ms: int) -> list[RenderableType]:
-    """Returns how old the status is; first that the activator should have saved it since."""
+    """Returns how old the status is, after a warning if the activator should have saved it again."""
     if not status["last_seen"]:
         return []
     seen_ms = int(datetime.fromisoformat(status["last_seen"]).timestamp() * 1000)
@@ -174,25 +168,24 @@ def _not_running(status: Status, start: str) -> str:
 
 def _reasons(row: ActivatorRow, now: str) -> Text:
     """Returns the last decision, and the reasons why nothing is started now."""
-    troubles = words.troubles(row, now)
-    # That an entry was removed is no fault. Its programs may run to their end.
+    # The removal of an entry is no fault. Its programs may run to their end.
     style = "yellow" if row.entry is None else "red"
-    return _told(row, troubles, words.limits(row), "", style)
+    return _told(row, words.troubles(row, now), words.limits(row), "", style)
 
 
 def _past_reasons(row: ActivatorRow, at: str) -> Text:
-    """Returns the last decision of an activator that does not run, and what was wrong when it was last seen."""
+    """Returns the last decision of an activator that does not run, and its problems at its last sign of life."""
     return _told(row, words.past_troubles(row, at), [], "was ", "yellow")
 
 
 def _told(row: ActivatorRow, troubles: list[str], limits: list[str], was: str, style: str) -> Text:
-    """Returns the last decision, why a notification is held, and what is wrong; each of them once.
+    """Returns the last decision, the reason why a notification is held, and the problems, without repetitions.
 
     Args:
         row: The row.
-        troubles: The sentences about what is wrong.
-        limits: Those about why fewer programs run than the entry allows.
-        was: What is put before the reason for which a notification is held.
+        troubles: The sentences about problems.
+        limits: The sentences about why fewer programs run than the entry allows.
+        was: The words before the reason for which a notification is held.
         style: The style of the troubles.
     """
     last, held = row.last, row.held

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from streaming.daemons.activator.programs import RunningProgram, StartedProgram
 from streaming.daemons.activator.settings import ActivatorEvent
-from streaming.daemons.activator.store import DecisionRecord, ProgramRecord, QueueRecord, Store
+from streaming.daemons.activator.store import ProgramRecord, QueueRecord, Store
 from streaming.system.logs import utf8
 from streaming.wire.activator_rows import ActivatorRow
 from streaming.wire.input_records import SessionEnded
@@ -19,13 +19,13 @@ class Step:
         now_ms: The time.
         has_kafka_problem: Whether Kafka does not answer, or refuses.
         changed: The queues whose records have changed.
-        told: Other queues with a record whose rows are made anew.
+        told: Other queues with a record, whose rows are made again.
         events: What is logged and recorded.
         started: The programs that wait at their gates.
         stopped: The programs that are asked to end.
         ended: The sessions that have ended.
         old: The number of old notifications that need no answer.
-        rows: The rows to be published; None removes one. In the end with those of `changed` and `told`.
+        rows: The rows to be published; None removes a row. At the end, also the rows of `changed` and `told`.
     """
 
     now_ms: int
@@ -63,4 +63,4 @@ class Step:
             for session_id in acknowledged:
                 store.forget_session(session_id)
             for event in self.events:
-                store.add_decision(DecisionRecord(event.at_ms, event.queue or "", event.what, event.why))
+                store.add_decision(event)

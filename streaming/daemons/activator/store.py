@@ -1,30 +1,29 @@
 """The activator's durable state, in one SQLite file of its state directory."""
 
 import contextlib
-import fcntl
 import os
 import secrets
 import sqlite3
 import time
 import uuid
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Any, Self, TypeVar
+from typing import IO, Any, Self
 
 import msgspec
 
 from streaming.core.activation.program_starts import QueueActivator
+from streaming.daemons.activator.settings import ActivatorEvent
 from streaming.errors import UserError
 from streaming.system import hints
+from streaming.system.file_lock import try_lock
 from streaming.system.process_identity import Identity
 
 _FILE = "activator.db"
 _LOCK_FILE = "lock"
 # Raised with each change of the tables or of QueueActivator that older files lack.
 _FORMAT_VERSION = 2
-_T = TypeVar("_T")
 _state_decoder = msgspec.json.Decoder(QueueActivator)
 
 # Only the owner may read the state. SQLite gives the files that it adds the mode of the database file.
@@ -77,16 +76,6 @@ class ProgramRecord:
     identity: Identity
 
 
-@dataclass(frozen=True)
-class DecisionRecord:
-    """A past decision."""
-
-    at_ms: int
-    queue: str
-    action: str
-    why: str
-
-
 @dataclass
 class About:
     """The status and identity of the activator itself.
@@ -95,8 +84,8 @@ class About:
         instance_id: Identifies the activator in its consumer group after a restart.
         salt: Key of the digests of secrets, which makes them useless elsewhere.
         pid: Its process id.
-        since_ms: When it was started.
-        seen_ms: When it last saved its status.
+        since_ms: The time of its start.
+        seen_ms: The time at which it last saved its status.
         config_file: Full path of the config; empty while the activator starts.
         config_error: Why a changed config was refused; None if it was not.
         kafka_problem: The present problem with Kafka, as a sentence; None if there is none.
@@ -104,7 +93,7 @@ class About:
         without_entry: Queues that got a notification since the start, and have no entry in the config.
         group_id: Its consumer group.
         directory: Its working directory, which relative names of log files begin with; empty if it is not UTF-8.
-        host: The name of its machine; empty: an older version has written this.
+        host: The name of its machine; empty if an older version has written the record.
     """
 
     instance_id: str
@@ -125,41 +114,36 @@ class About:
 _about_decoder = msgspec.json.Decoder(About)
 
 
-class StateLock:
-    """Keeps a second activator from using the same state directory. Any end of the process releases the lock."""
+def lock_state(directory: Path) -> IO[bytes]:
+    """Keeps a second activator from using the same state directory, until the returned file is closed.
 
-    def __init__(self, directory: Path) -> None:
-        """Takes the lock.
+    Any end of the process closes the file.
 
-        Raises:
-            UserError: Another activator has the lock, or the directory cannot be used.
-        """
-        try:
-            directory.mkdir(_DIRECTORY_MODE, parents=True, exist_ok=True)
-            _make_private(directory, _DIRECTORY_MODE)
-            self._file = _open_private(directory / _LOCK_FILE)
-        except OSError as error:
-            raise UserError(f"The state directory {directory} cannot be used: {error.strerror}") from None
-        for _ in range(_LOCK_ATTEMPTS):
-            if _try_lock(self._file):
-                return
-            time.sleep(_LOCK_RETRY_S)
-        self._file.close()
-        raise UserError(
-            f"Another activator uses the state directory {directory}. Stop it, or give this one another "
-            f"{hints.option('--state-directory')} and another {hints.option('--group-id')}."
-        )
-
-    def close(self) -> None:
-        """Releases the lock."""
-        self._file.close()
+    Raises:
+        UserError: Another activator has the lock, or the directory cannot be used.
+    """
+    try:
+        directory.mkdir(_DIRECTORY_MODE, parents=True, exist_ok=True)
+        _make_private(directory, _DIRECTORY_MODE)
+        file = _open_private(directory / _LOCK_FILE)
+    except OSError as error:
+        raise UserError(f"The state directory {directory} cannot be used: {error.strerror}") from None
+    for _ in range(_LOCK_ATTEMPTS):
+        if try_lock(file):
+            return file
+        time.sleep(_LOCK_RETRY_S)
+    file.close()
+    raise UserError(
+        f"Another activator uses the state directory {directory}. Stop it, or give this one another "
+        f"{hints.option('--state-directory')} and another {hints.option('--group-id')}."
+    )
 
 
 def is_locked(directory: Path) -> bool:
     """Returns whether an activator runs on this state directory."""
     try:
         with (directory / _LOCK_FILE).open("rb") as file:
-            return not _try_lock(file)
+            return not try_lock(file)
     except FileNotFoundError:
         return False
 
@@ -175,14 +159,6 @@ def _make_private(path: Path, mode: int) -> None:
     """Sets the mode, whatever the umask, unless the file belongs to another user."""
     if path.stat().st_uid == os.geteuid():
         path.chmod(mode)
-
-
-def _try_lock(file: IO[bytes]) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 class Store:
@@ -206,7 +182,7 @@ class Store:
             self._execute("PRAGMA journal_mode = WAL")
             self._execute("PRAGMA synchronous = FULL")
             with self.transaction():
-                (version,) = self._execute("PRAGMA user_version").fetchone()
+                [(version,)] = self._execute("PRAGMA user_version")
                 if version < _FORMAT_VERSION:
                     self._upgrade(version)
             if version > _FORMAT_VERSION:
@@ -229,22 +205,13 @@ class Store:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._connection.close()
 
-    def _execute(self, statement: str, values: Sequence[object] = ()) -> sqlite3.Cursor:
-        with self._usable():
-            return self._connection.execute(statement, values)
-
-    def _rows(self, statement: str, values: Sequence[object] = ()) -> list[Any]:
+    def _execute(self, statement: str, *values: object) -> list[Any]:
+        """Executes a statement; returns the rows that it selects."""
         with self._usable():
             return self._connection.execute(statement, values).fetchall()
-
-    def _decoded(self, decoder: msgspec.json.Decoder[_T], value: bytes) -> _T:
-        with self._usable():
-            return decoder.decode(value)
 
     @contextlib.contextmanager
     def _usable(self) -> Iterator[None]:
@@ -271,68 +238,62 @@ class Store:
 
     def queues(self) -> dict[str, QueueRecord]:
         """Returns the record of each queue."""
-        rows = self._rows("SELECT queue, state, at_ms, action, why FROM queues ORDER BY queue")
-        return {queue: QueueRecord(self._decoded(_state_decoder, state), *last) for queue, state, *last in rows}
+        rows = self._execute("SELECT queue, state, at_ms, action, why FROM queues ORDER BY queue")
+        with self._usable():
+            return {queue: QueueRecord(_state_decoder.decode(state), *last) for queue, state, *last in rows}
 
     def save_queue(self, queue: str, record: QueueRecord) -> None:
         """Saves the record of a queue."""
-        state = msgspec.json.encode(record.state)
-        self._execute(
-            "INSERT OR REPLACE INTO queues VALUES (?, ?, ?, ?, ?)",
-            (queue, state, record.at_ms, record.action, record.why),
-        )
+        values = msgspec.json.encode(record.state), record.at_ms, record.action, record.why
+        self._execute("INSERT OR REPLACE INTO queues VALUES (?, ?, ?, ?, ?)", queue, *values)
 
     def forget_queue(self, queue: str) -> None:
         """Deletes the record of a queue."""
-        self._execute("DELETE FROM queues WHERE queue = ?", (queue,))
+        self._execute("DELETE FROM queues WHERE queue = ?", queue)
 
     def programs(self) -> list[ProgramRecord]:
         """Returns the programs whose end has not been recorded."""
-        rows = self._rows("SELECT session_id, queue, pid, start_ticks, boot_id FROM programs")
+        rows = self._execute("SELECT session_id, queue, pid, start_ticks, boot_id FROM programs")
         return [ProgramRecord(session_id, queue, Identity(*identity)) for session_id, queue, *identity in rows]
 
     def add_program(self, program: ProgramRecord) -> None:
-        """Records a program, which may run only after that."""
-        identity = program.identity
-        self._execute(
-            "INSERT INTO programs VALUES (?, ?, ?, ?, ?)",
-            (program.session_id, program.queue, identity.pid, identity.start_ticks, identity.boot_id),
-        )
+        """Records a program. The program may run only after that."""
+        identity = astuple(program.identity)
+        self._execute("INSERT INTO programs VALUES (?, ?, ?, ?, ?)", program.session_id, program.queue, *identity)
 
     def end_program(self, session_id: str, queue: str) -> None:
         """Records the end of a program; its session must then be reported as ended."""
-        self._execute("DELETE FROM programs WHERE session_id = ?", (session_id,))
-        self._execute("INSERT OR REPLACE INTO ended_sessions VALUES (?, ?)", (session_id, queue))
+        self._execute("DELETE FROM programs WHERE session_id = ?", session_id)
+        self._execute("INSERT OR REPLACE INTO ended_sessions VALUES (?, ?)", session_id, queue)
 
     def ended_sessions(self) -> list[tuple[str, str]]:
         """Returns (session_id, queue) of each ended session whose report Kafka has not acknowledged."""
-        return self._rows("SELECT session_id, queue FROM ended_sessions")
+        return self._execute("SELECT session_id, queue FROM ended_sessions")
 
     def forget_session(self, session_id: str) -> None:
         """Deletes an ended session whose report Kafka has acknowledged."""
-        self._execute("DELETE FROM ended_sessions WHERE session_id = ?", (session_id,))
+        self._execute("DELETE FROM ended_sessions WHERE session_id = ?", session_id)
 
-    def add_decision(self, decision: DecisionRecord) -> None:
-        """Adds a decision, and deletes the oldest one beyond MAX_DECISIONS."""
-        cursor = self._execute(
-            "INSERT INTO decisions (at_ms, queue, action, why) VALUES (?, ?, ?, ?)",
-            (decision.at_ms, decision.queue, decision.action, decision.why),
-        )
-        self._execute("DELETE FROM decisions WHERE number <= ?", ((cursor.lastrowid or 0) - MAX_DECISIONS,))
+    def add_decision(self, event: ActivatorEvent) -> None:
+        """Adds a decision or another event, and deletes the oldest event beyond MAX_DECISIONS."""
+        values = event.at_ms, event.queue or "", event.what, event.why
+        self._execute("INSERT INTO decisions (at_ms, queue, action, why) VALUES (?, ?, ?, ?)", *values)
+        self._execute("DELETE FROM decisions WHERE number <= (SELECT MAX(number) FROM decisions) - ?", MAX_DECISIONS)
 
-    def decisions(self, count: int) -> list[DecisionRecord]:
-        """Returns the latest decisions, oldest first."""
-        rows = self._rows("SELECT at_ms, queue, action, why FROM decisions ORDER BY number DESC LIMIT ?", (count,))
-        return [DecisionRecord(*row) for row in rows][::-1]
+    def decisions(self, count: int) -> list[ActivatorEvent]:
+        """Returns the latest decisions and other events, oldest first."""
+        rows = self._execute("SELECT at_ms, queue, action, why FROM decisions ORDER BY number DESC LIMIT ?", count)
+        return [ActivatorEvent(at_ms, queue or None, what, why) for at_ms, queue, what, why in reversed(rows)]
 
     def about(self) -> About:
         """Returns the status and identity of the activator itself."""
-        rows = self._rows("SELECT value FROM about")
-        return self._decoded(_about_decoder, rows[0][0] if rows else b"")
+        rows = self._execute("SELECT value FROM about")
+        with self._usable():
+            return _about_decoder.decode(rows[0][0] if rows else b"")
 
     def save_about(self, about: About) -> None:
         """Saves the status and identity of the activator itself."""
-        self._execute("INSERT OR REPLACE INTO about VALUES (1, ?)", (msgspec.json.encode(about),))
+        self._execute("INSERT OR REPLACE INTO about VALUES (1, ?)", msgspec.json.encode(about))
 
 
 def has_state(directory: Path) -> bool:

@@ -5,7 +5,7 @@ from streaming.daemons.activator.config import Config
 from streaming.daemons.activator.step import Step
 from streaming.wire.notifications import Activation
 
-# Most queues that are named. A config that is for a few of many queues would fill the log otherwise.
+# Most queues that are named. Otherwise, a config for a few of many queues would fill the log.
 MAX_NAMED = 100
 
 
@@ -20,7 +20,7 @@ class QueuesWithoutEntry:
         self.names = names
 
     def take(self, record: Activation, row: ViewRow | None, is_old: bool, step: Step) -> bool:
-        """Notes the queue of a notification, unless it is known or nothing waits for a reader; returns whether it did.
+        """Notes the queue of a notification, unless it is known or has no message; returns whether it was noted.
 
         Args:
             record: The notification, for a queue without an entry.

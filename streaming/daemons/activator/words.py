@@ -1,4 +1,4 @@
-"""The sentences about a row of queue-activators. `queue show`, `queues` and `activator status` have the same ones."""
+"""The sentences about a row of queue-activators. `queue show`, `queues` and `activator status` share them."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -24,7 +24,7 @@ def where(row: ActivatorRow) -> str:
 
 
 def programs(row: ActivatorRow, *, is_past: bool = False) -> str:
-    """Returns which programs run for the queue, or which ones ran when an activator that is gone wrote its row."""
+    """Returns which programs run for the queue, or ran when an activator that is gone wrote the row (`is_past`)."""
     most = f" (at most {most_of(row)})" if row.max is not None else ""
     run = "ran" if is_past else "runs" if len(row.programs) <= 1 else "run"
     if not row.programs:
@@ -34,7 +34,7 @@ def programs(row: ActivatorRow, *, is_past: bool = False) -> str:
 
 
 def last_end(row: ActivatorRow) -> list[str]:
-    """Returns how and when the last program has ended, if one has."""
+    """Returns how and when the last program has ended, if a program has ended."""
     ended = row.last_exit
     if ended is None:
         return []
@@ -49,7 +49,7 @@ def most_of(row: ActivatorRow) -> int | None:
 
 
 def limits(row: ActivatorRow) -> list[str]:
-    """Returns why fewer programs than `max` run at a time, if that is so."""
+    """Returns why fewer programs than `max` run at a time, if they are fewer."""
     if row.partitions is None:
         return []
     return [
@@ -58,12 +58,12 @@ def limits(row: ActivatorRow) -> list[str]:
     ]
 
 
-def troubles(row: ActivatorRow, now: str = "") -> list[str]:
-    """Returns what is wrong and keeps the activator from starting a program, with the end of the programs' log.
+def troubles(row: ActivatorRow, now: str) -> list[str]:
+    """Returns the problems that keep the activator from starting a program, with the end of the programs' log.
 
     Args:
         row: The row.
-        now: The time, ISO 8601; empty for a row that was made just now.
+        now: The time, ISO 8601.
     """
     if lacks := lacking(row):
         return lacks
@@ -72,7 +72,7 @@ def troubles(row: ActivatorRow, now: str = "") -> list[str]:
 
 
 def lacking(row: ActivatorRow, *, is_past: bool = False) -> list[str]:
-    """Returns what is missing in the config, so that nothing is started for the queue; nothing if nothing is.
+    """Returns the gap in the config because of which nothing is started for the queue, if there is a gap.
 
     Args:
         row: The row.
@@ -86,11 +86,11 @@ def lacking(row: ActivatorRow, *, is_past: bool = False) -> list[str]:
 
 
 def is_told_by_troubles(row: ActivatorRow, why: str, troubles: Sequence[str]) -> bool:
-    """Returns whether a decision, or what holds a notification, says only what the sentences about troubles say.
+    """Returns whether the sentences about troubles already contain a reason.
 
     Args:
         row: The row.
-        why: The reason of the decision, or of holding the notification.
+        why: The reason of a decision, or of holding a notification.
         troubles: The sentences.
     """
     if row.fatal_exit_code is not None and fatal(row.fatal_exit_code) in why:
@@ -118,19 +118,19 @@ def _of_programs(row: ActivatorRow, now: str) -> Iterator[str]:
 
 
 def _is_another_try(row: ActivatorRow, now: str) -> bool:
-    """Returns whether a program is tried again after crashes, and none has run for so long that it is a healthy one."""
-    long_ago = _before(now, LONG_MS) if now else ""
+    """Returns whether a program is tried again after crashes, and no program has run for long without a crash."""
+    long_ago = _before(now, LONG_MS)
     is_tried = row.held is not None or bool(row.programs)
     is_recent = row.last_exit is not None and row.last_exit.at > long_ago
     return is_tried and (is_recent or not any(program.start_time <= long_ago for program in row.programs))
 
 
 def in_vain(row: ActivatorRow, now: str) -> Iterator[str]:
-    """Yields the questions about programs that have exited or run for long, of which nobody has seen any work.
+    """Yields the questions about programs that have exited or run for long, although no work of theirs was seen.
 
     Args:
         row: The row.
-        now: The time, ISO 8601; empty for a row that was made just now.
+        now: The time, ISO 8601.
     """
     if have_exited_in_vain(row, now):
         yield without_receive(row)
@@ -141,26 +141,26 @@ def in_vain(row: ActivatorRow, now: str) -> Iterator[str]:
 
 
 def have_exited_in_vain(row: ActivatorRow, now: str) -> bool:
-    """Returns whether it is certain that nobody has received: of a member of a group, a single exit shows it.
+    """Returns whether it is certain that programs have exited without any work. For a group, a single exit is enough.
 
     Args:
-        row: The row. The activator writes it again once it is certain, so that it stays known if the activator ends.
-        now: The time, ISO 8601; empty for a row that was made just now.
+        row: The row. The activator writes the row again at that time, so that the fact is known if the activator ends.
+        now: The time, ISO 8601.
     """
     if row.exits_without_receive >= MANY_EXITS or row.nobody_joined:
         return True
-    if row.group is None or not row.exits_without_receive or row.last_exit is None or not now:
+    if row.group is None or not row.exits_without_receive or row.last_exit is None:
         return False
     return row.last_exit.at <= _before(now, SEEN_MS)
 
 
 def oldest(row: ActivatorRow) -> ProgramRow:
-    """Returns the program that has run for longest, of those that run."""
+    """Returns the running program that was started first."""
     return min(row.programs, key=lambda program: program.start_time)
 
 
 def _joins_nothing(row: ActivatorRow, *, is_past: bool = False) -> Iterator[str]:
-    """Yields the question about the oldest program of a group that nobody has joined within `startup_grace`."""
+    """Yields the question about the oldest program, if no member has joined the group within `startup_grace`."""
     if row.unanswered_since is None or not row.programs:
         return
     runs, has = ("ran", "had") if is_past else ("runs", "has")
@@ -171,8 +171,8 @@ def _joins_nothing(row: ActivatorRow, *, is_past: bool = False) -> Iterator[str]
 
 
 def _reads_nothing(row: ActivatorRow, now: str) -> Iterator[str]:
-    """Yields the question about programs that run for long while the monitor has heard of no RECEIVE."""
-    if row.unanswered_since is None or not now:
+    """Yields the question about programs that run for long, although the monitor got no report of a RECEIVE."""
+    if row.unanswered_since is None:
         return
     long_ago = _before(now, LONG_MS)
     pids = [str(program.pid) for program in row.programs if program.start_time < long_ago]
@@ -188,11 +188,11 @@ def _before(now: str, duration_ms: int) -> str:
 
 
 def past_troubles(row: ActivatorRow, at: str) -> list[str]:
-    """Returns what was wrong with the programs when an activator that does not run any more wrote the row.
+    """Returns the problems with the programs when an activator that does not run any more wrote the row.
 
     Args:
         row: The row.
-        at: When it was written, ISO 8601.
+        at: The time at which the row was written, ISO 8601.
     """
     if row.entry is None or row.refusal is not None:
         return []
@@ -216,7 +216,7 @@ def _past_of_programs(row: ActivatorRow, at: str) -> Iterator[str]:
 
 
 def without_receive(row: ActivatorRow) -> str:
-    """Returns the question about programs that do their work, as they say, and of which nobody has seen any."""
+    """Returns the question about programs that have exited with success, although no work of theirs was seen."""
     if row.group is None:
         return (
             f"{row.exits_without_receive} readers in a row exited without a RECEIVE: does the program report, or is it "
@@ -231,7 +231,7 @@ def without_receive(row: ActivatorRow) -> str:
 
 
 def left_running(programs: Sequence[tuple[str, int]]) -> str:
-    """Returns which programs an activator leaves behind, each with its queue and process id, and what becomes of them.
+    """Returns which programs an activator leaves running, and what the next start does with them.
 
     Args:
         programs: The queue and the process id of each.
@@ -245,13 +245,13 @@ def left_running(programs: Sequence[tuple[str, int]]) -> str:
 
 
 def queues_and_pids(programs: Sequence[tuple[str, int]]) -> str:
-    """Returns the queue and the process id of each program; of many, of the first ones."""
+    """Returns the queue and the process id of each program, of _MAX_NAMES programs at most."""
     each = ", ".join(f"{queue} (process {pid})" for queue, pid in sorted(programs)[:_MAX_NAMES])
     return f"{each}{', ...' if len(programs) > _MAX_NAMES else ''}"
 
 
 def holds(row: ActivatorRow) -> list[str]:
-    """Returns why a notification is held, if one is."""
+    """Returns why a notification is held, if the row has a held notification."""
     if row.held is None:
         return []
     return [f"held: #{row.held.sequence}: {row.held.why or 'a program is about to be started for it'}"]
