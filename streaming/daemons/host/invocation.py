@@ -1,4 +1,4 @@
-"""Finds the program that runs a task, with its arguments, environment and directory, or the reason why none can."""
+"""The program that runs a task, with its arguments, environment and directory, or why no program can run it."""
 
 import os
 import shutil
@@ -27,7 +27,7 @@ _IMPORT_TIMEOUT_S = 20.0
 
 
 class CannotStartError(Exception):
-    """A task cannot be started, and a further try would not help. The message is the reason."""
+    """A task cannot be started, and another try would not help. The message is the reason."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Invocation:
         directory: The working directory; None: the host's.
         log_file: File for the output; None: the host's output.
         function: The Python function that the program runs; None for a command.
-        shows_last_line: Whether the last line of that file may be told.
+        shows_last_line: Whether reports may contain the last line of that file.
     """
 
     words: list[str]
@@ -51,7 +51,7 @@ class Invocation:
     shows_last_line: bool = True
 
     def output(self, host: str) -> str:
-        """Returns where the program's output is, with its last line if that may be told.
+        """Returns where the program's output is, with its last line if reports may contain it.
 
         Args:
             host: The name of the host that runs it.
@@ -84,7 +84,7 @@ def invocation(config: HostConfig, task: StartActivatedTask, connection: Mapping
     if directory is not None and not directory.is_dir():
         raise CannotStartError(f"the directory {directory} of procedure {procedure.name!r} does not exist")
     return Invocation(
-        _function_words(procedure.function) if procedure.function else _command_words(procedure, task),
+        [*_FUNCTION_RUNNER, procedure.function] if procedure.function else _command_words(procedure, task),
         environment,
         directory,
         Path(procedure.log_file) if procedure.log_file is not None else None,
@@ -109,7 +109,7 @@ def require_program(wanted: Invocation) -> None:
 def import_problem(procedure: Procedure, connection: Mapping[str, str]) -> str | None:
     """Imports a procedure's function in a process like that of its tasks; returns why that fails, or None.
 
-    The process ends with this one at the latest, and a Ctrl-C does not reach it.
+    The process ends at the latest when the host ends, and a Ctrl-C does not reach it.
     """
     if procedure.function is None:
         return None
@@ -128,10 +128,6 @@ def import_problem(procedure: Procedure, connection: Mapping[str, str]) -> str |
             return str(error)
         said = log_file.read_text(errors="replace").strip().splitlines()
     return None if exit_code == 0 else (said[-1] if said else f"exit code {exit_code}")
-
-
-def _function_words(function: str) -> list[str]:
-    return [*_FUNCTION_RUNNER, function]
 
 
 def _command_words(procedure: Procedure, task: StartActivatedTask) -> list[str]:

@@ -1,4 +1,4 @@
-"""Tasks that came too late, of which there may be very many after an absence of all hosts: a few lines about all."""
+"""A few lines about tasks that came too late. After an absence of all hosts, such tasks may be very many."""
 
 from collections.abc import Callable
 
@@ -6,15 +6,15 @@ from streaming.core.numbers import plural
 
 
 class LateTasks:
-    """Says the first of several late tasks in a row, and then how many more there were."""
+    """Counts late tasks in a row. The host tells the first of them, and `end` tells how many more there were."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
-        """Stores where lines go."""
+        """Stores the function that takes lines."""
         self._say = say
         self._in_a_row = 0
 
     def is_first(self) -> bool:
-        """Counts a late task; returns whether it is to be told itself."""
+        """Counts a late task; returns whether it is the first in a row."""
         self._in_a_row += 1
         return self._in_a_row == 1
 

@@ -1,4 +1,4 @@
-"""Sends a host's reports to the monitor, keeps them until Kafka has them, and notices outages of Kafka."""
+"""A host's reports to the monitor, which are kept until Kafka has them; and the detection of outages of Kafka."""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A host's share of queue-tasks: which tasks to start, each taken by one host once.
+"""A host's share of queue-tasks, the tasks to start. One host takes each task, once.
 
 The hosts are one consumer group. `Taking` commits the offsets of taken records in Kafka transactions; this module
 commits nothing.
@@ -76,7 +76,7 @@ class StartRecords:
         self._consumer = self._member.consumer
 
     def take(self, timeout_s: float, is_wanted: bool) -> StartRecord | None:
-        """Returns the next task if one is wanted and comes in time; keeps up the membership in any case.
+        """Returns the next task, if `is_wanted` and if a task comes in time. In any case, keeps up the membership.
 
         A record that is not a task is passed over; its offset is committed with that of the next task.
 

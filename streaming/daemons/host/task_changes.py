@@ -1,4 +1,4 @@
-"""The events of tasks, as a host tells them to those who run it."""
+"""The events of tasks, as a host tells them to its log and its caller."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -23,7 +23,7 @@ class TaskChange:
         what: The event.
         task: The task.
         process_id: The process id; None if the task never had a process.
-        exit_code: The exit code, negative if that signal ended the task; None if it has not exited.
+        exit_code: The exit code, or the negative number of the signal that ended the task; None if it has not exited.
         reason: Why the task failed to start.
         interrupted: Whether the host has ended it, because the host itself is being stopped.
     """

@@ -3,7 +3,10 @@
 So each record is taken once, even if hosts crash at any instant, and the monitor knows of a task before the task runs.
 """
 
+from functools import partial
+
 import msgspec
+from confluent_kafka import TopicPartition
 
 from streaming.daemons.host.start_records import StartRecord, StartRecords
 from streaming.errors import UserError
@@ -20,9 +23,11 @@ from streaming.wire.input_records import TaskFailedToStart, TaskStarted
 # come before their leases end.
 COMMIT_TIMEOUT_S = 30.0
 
+_Report = TaskStarted | TaskFailedToStart | None
+
 
 class NotTakenError(Exception):
-    """The record was not taken, or the outcome is unknown. If no host has taken it, it comes again.
+    """The record was not taken, or the outcome is unknown. If no host has taken the record, it comes again.
 
     Attributes:
         is_usual: Whether the consumer group is assigning the partitions anew, which is no fault.
@@ -52,7 +57,7 @@ class Taking:
         self._records = records
         self._producer: TransactionalProducer | None = self._open()
 
-    def commit(self, record: StartRecord, report: TaskStarted | TaskFailedToStart | None) -> None:
+    def commit(self, record: StartRecord, report: _Report) -> None:
         """Takes the record and writes the report, if there is one; both are visible when this returns.
 
         Raises:
@@ -64,8 +69,9 @@ class Taking:
             self._records.rewind()
             raise NotTakenError("this host is no longer a member of the consumer group", is_usual=True)
         try:
-            self._producer = self._producer or within(COMMIT_TIMEOUT_S, self._open)
-            self._try(self._producer, record, report, group)
+            producer = self._producer = self._producer or within(COMMIT_TIMEOUT_S, self._open)
+            position = self._records.position_behind(record)
+            within(COMMIT_TIMEOUT_S, partial(self._take, producer, position, report, group))
         except TransactionAbortedError as error:
             self._records.rewind()
             raise NotTakenError(str(error), is_rebalance(error)) from error
@@ -83,22 +89,11 @@ class Taking:
         if self._producer is not None:
             self._producer.close()
 
-    def _try(
-        self,
-        producer: TransactionalProducer,
-        record: StartRecord,
-        report: TaskStarted | TaskFailedToStart | None,
-        group: object,
-    ) -> None:
-        position = self._records.position_behind(record)
-
-        def take() -> None:
-            with producer.transaction():
-                if report is not None:
-                    producer.produce(self._topic, msgspec.json.encode(report), report.queue.encode())
-                producer.send_offsets([position], group)
-
-        within(COMMIT_TIMEOUT_S, take)
+    def _take(self, producer: TransactionalProducer, position: TopicPartition, report: _Report, group: object) -> None:
+        with producer.transaction():
+            if report is not None:
+                producer.produce(self._topic, msgspec.json.encode(report), report.queue.encode())
+            producer.send_offsets([position], group)
 
     def _open(self) -> TransactionalProducer:
         # Each producer has a transactional id of its own, so hosts do not fence each other. The consumer group assigns

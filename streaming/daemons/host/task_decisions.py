@@ -23,7 +23,7 @@ class Refusal:
 
 
 def decide(record: StartRecord, config: HostConfig, connection: Mapping[str, str], now_ms: int) -> Invocation | Refusal:
-    """Returns the program that runs a record's task, or why there is none.
+    """Returns the program that runs a record's task, or the refusal of the task.
 
     Args:
         record: The record.

@@ -7,10 +7,9 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Thread
-from types import TracebackType
 from typing import Self
 
 from streaming.core.activation.task_handlers import Duty, TaskHandlers
@@ -83,12 +82,12 @@ class _Hosted:
     """A task that this host has taken; `process` is None until the task runs.
 
     Attributes:
-        has_failed_to_start: Whether it could not be started for lack of resources, for a time at least.
+        has_failed_to_start: Whether a start has failed for lack of resources.
     """
 
     task: StartActivatedTask
     invocation: Invocation
-    process: ChildProcess | None = field(default=None)
+    process: ChildProcess | None = None
     has_failed_to_start: bool = False
 
 
@@ -157,25 +156,18 @@ class TaskHost:
         self._periodic = self._resources.enter_context(published("host", restart, cluster, admin, self._topics))
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with self._resources:
             self._leave()
             self._end_all()
             self._reports.close(FLUSH_TIMEOUT_S)
-
-    @property
-    def is_ready(self) -> bool:
-        """Returns whether the consumer group has given the host its share of the partitions."""
-        return self._records.is_member
 
     def run(self, stop: Event, hurry: Event) -> None:
         """Runs tasks until `stop` is set, then calls `finish`."""
         has_said = False
         while not stop.is_set():
             self.step(STEP_S)
-            if self.is_ready and not has_said:
+            if self._records.is_member and not has_said:
                 has_said = True
                 self._say(READY)
         self.finish(hurry)
@@ -256,10 +248,8 @@ class TaskHost:
             wanted = decide(record, self._config.current, self._connection, wall_clock.now_ms())
             if isinstance(wanted, Refusal):
                 self._taking.commit(record, TaskFailedToStart(task.queue, task.task_id, reason=wanted.reason))
-                is_told = not wanted.is_late or self._late.is_first()
-                (self._tell if is_told else self._on_change)(
-                    TaskChange(TaskEvent.FAILED_TO_START, task, reason=wanted.reason)
-                )
+                tell = self._tell if not wanted.is_late or self._late.is_first() else self._on_change
+                tell(TaskChange(TaskEvent.FAILED_TO_START, task, reason=wanted.reason))
                 return
             self._taking.commit(record, TaskStarted(task.queue, task.task_id, self._name))
         except NotTakenError as error:
@@ -297,17 +287,13 @@ class TaskHost:
             hosted.process = ChildProcess(
                 wanted.words, log_file=wanted.log_file, env=wanted.environment, cwd=wanted.directory
             )
-        except OSError as error:
-            if error.errno in _PASSING:
+        except (OSError, ValueError) as error:  # ValueError: an argument or a variable contains a NUL character
+            if getattr(error, "errno", None) in _PASSING:
                 self._handlers.not_started(task.task_id, _now_ms())
                 hosted.has_failed_to_start = True
                 self._say(f"{name_of(task)} cannot be started at the moment and will be tried again: {error}")
             else:
                 self._fail(task, str(error))
-            return
-        except ValueError as error:
-            # An argument or a variable contains a NUL character.
-            self._fail(task, str(error))
             return
         self._handlers.started(task.task_id, _now_ms())
         self._restarted += hosted.has_failed_to_start
@@ -325,7 +311,7 @@ class TaskHost:
         if function is not None and exit_code == CANNOT_IMPORT:
             self._fail(task, f"the function {function} cannot be imported: {output}")
             return
-        # What stops the host, such as a service manager, may signal its tasks as well.
+        # A service manager that stops the host may signal its tasks as well.
         is_stopped = self._is_ending or (self._has_left and is_stop_code(exit_code))
         self._reports.send(TaskExited(task.queue, task.task_id, exit_code, output, is_stopped))
         self._free(task)
@@ -347,7 +333,7 @@ class TaskHost:
             return
         self._has_left = True
         if self._hosted:
-            self._periodic.stopping()  # first, as for the views a host that has left its group has gone
+            self._periodic.stopping()  # first, because views take a host that has left its group for gone
         self._records.close()
         self._taking.close()
         for task_id in self._handlers.waiting():
