@@ -1,4 +1,4 @@
-"""Instants and ages for people: when something was or will be, and how long ago that is."""
+"""Instants and ages as texts for people."""
 
 from streaming.core.times import date_and_time, iso_ms, iso_time
 from streaming.system import wall_clock
@@ -7,24 +7,24 @@ _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"))
 
 
 def instant(iso: str | None) -> str:
-    """Returns a time of a record, ISO 8601 in UTC, as `14:03:12`, with the date before it if that is not today's."""
+    """Returns a time of a record (ISO 8601 in UTC) as `14:03:12`, after the date if it is not of today."""
     return _shown(iso, today()) if iso else "-"
 
 
 def instant_utc(iso: str | None) -> str:
-    """Returns a time of a record for a sentence, as `14:03:12 UTC`; in tables, the heading says UTC."""
+    """Returns a time of a record as `14:03:12 UTC`, for a sentence. In tables, the heading says UTC."""
     return f"{instant(iso)} UTC" if iso else "-"
 
 
 def instant_and_age(iso: str) -> str:
-    """Returns a time of a record for a sentence about what is past, as `14:03:12 UTC (2 s ago)`."""
+    """Returns a past time of a record as `14:03:12 UTC (2 s ago)`, for a sentence."""
     if (at_ms := iso_ms(iso)) is None:  # any program may have written the record
         return instant_utc(iso)
     return f"{instant_utc(iso)} ({age(at_ms, wall_clock.now_ms())} ago)"
 
 
 def has_passed(iso: str | None, since_ms: int = 0) -> bool:
-    """Returns whether a time of a record, ISO 8601 in UTC, was at least so long ago; without one, it was not."""
+    """Returns whether a time of a record (ISO 8601 in UTC) is at least `since_ms` ago; False without a time."""
     return iso is not None and iso <= iso_time(wall_clock.now_ms() - since_ms)
 
 
@@ -40,7 +40,7 @@ def as_of(at_ms: int, now_ms: int) -> str:
 
 
 def age(at_ms: int, now_ms: int) -> str:
-    """Returns how long ago an instant was, in whole units. One in the future, by another clock, is 0 s ago."""
+    """Returns how long ago an instant was, in whole units. An instant in the future, by another clock, is 0 s ago."""
     age_ms = max(0, now_ms - at_ms)
     for unit_ms, name in _UNITS:
         if age_ms >= 2 * unit_ms:

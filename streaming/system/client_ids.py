@@ -5,6 +5,8 @@ import re
 import socket
 from pathlib import Path
 
+from streaming.system.process_identity import identity_of
+
 _NOT_FOR_A_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 _MAX_NAME_LENGTH = 64
 
@@ -30,12 +32,12 @@ def has_ended(name: str) -> bool:
 
 
 def running_here(name: str, *commands: str) -> int | None:
-    """Returns the id of the process of this host that is the program with a `client_id`; None if none surely is.
+    """Returns the process id of the program with a `client_id`; None if it is not certain that it runs on this host.
 
     Args:
         name: The client id.
-        commands: Words, of which the program's command line has one. Containers may have one host name, and each its
-            own processes.
+        commands: Words. The program's command line must have one of the words, because another container with the same
+            host name has separate process ids.
     """
     pid = process_of(name)
     if pid is None or has_ended(name):
@@ -48,7 +50,7 @@ def running_here(name: str, *commands: str) -> int | None:
 
 
 def process_of(name: str) -> int | None:
-    """Returns the process id in a `client_id` of this host; None if it is of another one, or another name."""
+    """Returns the process id in a `client_id` of this host; None if the name is of another host or another form."""
     host = f"{_host()}_"
     pid = name.removeprefix(host).partition("_")[0]
     return int(pid) if name.startswith(host) and pid.isdecimal() else None
@@ -57,10 +59,8 @@ def process_of(name: str) -> int | None:
 def _is_running(pid: int) -> bool:
     try:
         os.kill(pid, 0)
-        # A killed process is there until its parent has waited for it. Its name, in parentheses, may be any text.
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except ProcessLookupError:
         return False
-    except OSError:
+    except OSError:  # a process of another user, which hidepid may hide
         return True
-    return stat.rpartition(")")[2].split()[0] != "Z"
+    return identity_of(pid) is not None

@@ -44,5 +44,5 @@ def of(duration_ms: int) -> Duration:
 
 
 def parse_or_none(text: str | Duration) -> Duration:
-    """Parses a duration, or `none` for one that never ends."""
+    """Parses a duration. `none` is the duration that never ends."""
     return Duration("none", FOREVER_MS) if str(text) == "none" else parse(text)

@@ -1,14 +1,15 @@
-"""Command lines and options in sentences for users. Each command line works as it stands when a user pastes it.
+"""Command lines and options in sentences for users. Each command line works when a user pastes it unchanged.
 
-The command line notes what the user has given. A program that uses the clients without it has noted nothing.
+A command of `queue-activation` notes its options here. A program that only uses the clients notes nothing.
 """
 
 import os
 import shlex
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 COMMAND = "queue-activation"
 # Set by `run` for its programs: `--checkpoints` if it has that option, otherwise empty.
@@ -25,10 +26,12 @@ OPTIONS_OF_RUN = frozenset(
         "--config",
     )
 )
-# The options of its programs in whose place is `--checkpoints`.
+# The options of the programs of `run` that its option `--checkpoints` replaces.
 _PLACES = ("--checkpoint-location", "--state-directory")
 _SERVERS = "--bootstrap-servers"
 _LOCAL = ("localhost", "127.0.0.1")
+
+_Value = TypeVar("_Value")
 
 
 @dataclass
@@ -38,9 +41,9 @@ class Given:
     Attributes:
         program: The command.
         config: The file of --config.
-        servers: The bootstrap servers; None if it takes none.
+        servers: The bootstrap servers; None if the command takes none.
         options: Options that say where Kafka is -> their values, as far as another command needs them.
-        advised: What sentences have advised so far.
+        advised: The advice that sentences have given so far.
     """
 
     program: str
@@ -51,9 +54,9 @@ class Given:
 
 
 _given: list[Given] = []
-# The program of several in this process whose sentences are written.
+# The program that sentences are about, if several programs run in this process.
 _about: ContextVar[str | None] = ContextVar("about", default=None)
-# The advice of one of several answers, such as the pages of the dashboard; None: what counts is that of the command.
+# The advice that one answer of several has given, such as a page of the dashboard; None: `Given.advised` counts.
 _advised: ContextVar[set[str] | None] = ContextVar("advised", default=None)
 # Where Kafka is for a client in a program without the command line: bootstrap servers and topic prefix.
 _client: ContextVar[tuple[str | None, str]] = ContextVar("client", default=(None, ""))
@@ -65,33 +68,28 @@ def begin(program: str, config: str | None) -> None:
 
 
 @contextmanager
-def about(program: str) -> Iterator[None]:
-    """Writes sentences for one of several programs in this process: for what this thread does within the block."""
-    token = _about.set(program)
+def _within(variable: ContextVar[_Value], value: _Value) -> Iterator[None]:
+    """Sets a variable for what this thread does within the block."""
+    token = variable.set(value)
     try:
         yield
     finally:
-        _about.reset(token)
+        variable.reset(token)
 
 
-@contextmanager
-def anew() -> Iterator[None]:
-    """Gives advice once within the block, whatever advice was given before and elsewhere."""
-    token = _advised.set(set())
-    try:
-        yield
-    finally:
-        _advised.reset(token)
+def about(program: str) -> AbstractContextManager[None]:
+    """Names the program that the sentences of this thread are about within the block."""
+    return _within(_about, program)
 
 
-@contextmanager
-def of_client(servers: str, prefix: str) -> Iterator[None]:
-    """Writes sentences for a client that has Kafka there, unless a command runs: for this thread, within the block."""
-    token = _client.set((servers, prefix))
-    try:
-        yield
-    finally:
-        _client.reset(token)
+def anew() -> AbstractContextManager[None]:
+    """Gives each advice once within the block, even if it was given before the block or elsewhere."""
+    return _within(_advised, set())
+
+
+def of_client(servers: str, prefix: str) -> AbstractContextManager[None]:
+    """Names a client's Kafka in the sentences of this thread within the block, unless a command runs."""
+    return _within(_client, (servers, prefix))
 
 
 def note(option: str, value: str | None, *, is_needed: bool) -> None:
@@ -100,7 +98,7 @@ def note(option: str, value: str | None, *, is_needed: bool) -> None:
     Args:
         option: The option.
         value: Its value; None if it has none.
-        is_needed: Whether another command would have another value without it.
+        is_needed: Whether another command needs the option, as its default is another value.
     """
     for given in _given:
         if option == _SERVERS:
@@ -110,7 +108,7 @@ def note(option: str, value: str | None, *, is_needed: bool) -> None:
 
 
 def begin_run(*, has_checkpoints: bool) -> None:
-    """Notes that programs of this process, and those that it starts, run under `run`, with --checkpoints or without."""
+    """Notes that the programs of this process, and those that it starts, run under `run`, and its --checkpoints."""
     os.environ[UNDER_RUN_VARIABLE] = "--checkpoints" if has_checkpoints else ""
 
 
@@ -124,7 +122,8 @@ def command(*words: str, servers: str | None = None, prefix: str = "", config: s
 
     Args:
         words: The command with its arguments and options.
-        servers: The bootstrap servers of the cluster that it is about; None: those of the command that runs.
+        servers: The bootstrap servers of the cluster that the command is about; None: the servers of the command that
+            runs.
         prefix: The topic prefix there.
         config: The file of --config before the command, if the command that runs was given none.
     """
@@ -143,7 +142,7 @@ def place() -> list[str]:
 
 
 def is_new(advice: str) -> bool:
-    """Notes advice; returns whether the command that runs has not given it before. To say it once is enough."""
+    """Notes advice; returns whether it is new. A command gives each advice once."""
     of_answer = _advised.get()
     for advised in [given.advised for given in _given] if of_answer is None else [of_answer]:
         if advice in advised:
@@ -163,7 +162,7 @@ def plain(*words: str, config: str | None = None) -> str:
 
 
 def broker(servers: str) -> str | None:
-    """Returns the command line that starts a broker at these bootstrap servers; None if it cannot be there."""
+    """Returns the command line that starts a broker at these bootstrap servers; None if they are not here."""
     host, _, port = servers.rpartition(":")
     if host not in _LOCAL or not port.isdecimal():
         return None
@@ -171,11 +170,11 @@ def broker(servers: str) -> str | None:
 
 
 def option(name: str, value: str | None = None) -> str:
-    """Returns how the program that runs is given an option: under `run`, options of its programs are in a table.
+    """Returns how a user gives an option to this program. Under `run`, the option is a key of the program's table.
 
     Args:
         name: The option, such as --restore.
-        value: Its value; None if the sentence says it.
+        value: Its value; None if the rest of the sentence says the value.
     """
     checkpoints = os.environ.get(UNDER_RUN_VARIABLE)
     if checkpoints is None or name in OPTIONS_OF_RUN:

@@ -5,14 +5,14 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-# The part of a log's end in which its last line is looked for.
+# The number of bytes at a log's end in which the last line is looked for.
 _END_BYTES = 4_096
 
 
 def last_line(path: Path, most: int) -> str | None:
-    """Returns the last line of a file that is not empty, cut to `most` characters; None if there is none."""
+    """Returns the last line with text in a file, cut to `most` characters; None if there is no such line."""
     with suppress(OSError, ValueError):  # ValueError: a NUL character in the name
-        # A named pipe that nobody writes would block.
+        # Without O_NONBLOCK, a named pipe without a writer would block.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
             found = os.fstat(descriptor)

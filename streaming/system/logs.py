@@ -55,7 +55,8 @@ class _TextFormatter(logging.Formatter):
     converter = staticmethod(time.gmtime)  # UTC, as in all views and other lines
 
     def format(self, record: logging.LogRecord) -> str:
-        return beside_its_time(super().format(record), sys.stderr)
+        line = super().format(record)
+        return beside_its_time(line, sys.stderr) if self.usesTime() else fitted(line, sys.stderr)
 
 
 def configure(log_format: LogFormat) -> None:
@@ -69,20 +70,15 @@ def configure(log_format: LogFormat) -> None:
         sys.excepthook = _log_uncaught
 
 
-class _Wrapping(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        return fitted(super().format(record), sys.stderr)
-
-
 def beside_its_time(line: str, stream: TextIO) -> str:
     """Returns a line that begins with a time of day, wrapped if it goes to a terminal."""
     return fitted(line, stream, len("14:03:12 "))
 
 
 def warn_on_screens() -> None:
-    """Wraps the warnings of a command that configures no log, as they are for its user."""
+    """Wraps the warnings of a command that configures no log, because they are for the command's user."""
     if logging.lastResort is not None:
-        logging.lastResort.setFormatter(_Wrapping())
+        logging.lastResort.setFormatter(_TextFormatter())
 
 
 def for_screens(log: logging.Logger, text: str) -> str:
@@ -96,7 +92,7 @@ def printable(text: str) -> str:
 
 
 def utf8(text: str) -> str:
-    """Returns a text that can be written as UTF-8: in a file's name, bytes that are not UTF-8 are escaped."""
+    """Returns a text that can be written as UTF-8: it escapes bytes of a file's name that are not UTF-8."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
@@ -106,7 +102,7 @@ def line_printer(log: logging.Logger, log_format: LogFormat, ready: str) -> Call
     Args:
         log: The program's log.
         log_format: The format of the log.
-        ready: The line that says that the program is ready. It is printed as it is, in either format.
+        ready: The line that says that the program is ready. The function prints it unchanged, in either format.
     """
 
     def say(text: str) -> None:

@@ -1,4 +1,4 @@
-"""Serves the metrics and probes of a process over HTTP, beside threads that gather what Kafka must be asked for."""
+"""The HTTP server of a process's metrics and probes, and the threads that gather values from Kafka for them."""
 
 import logging
 import socket
@@ -120,7 +120,7 @@ class MetricsServer(socketserver.ThreadingTCPServer):
 
 
 def _probe(found: Iterable[tuple[str, str | None, str]]) -> tuple[int, str]:
-    """Returns the status, and a line for each program, with its name if there are several.
+    """Returns the HTTP status and a line for each program, which begins with the name if there are several programs.
 
     Args:
         found: The name of each program, its problem, and the text if it has none.
@@ -134,7 +134,7 @@ def _probe(found: Iterable[tuple[str, str | None, str]]) -> tuple[int, str]:
 
 
 class ProgramMetrics(Collector):
-    """The metrics and probes of a program, which gathers for them while the block runs.
+    """The metrics and probes of a program. A thread gathers values for them while the block runs.
 
     Attributes:
         name: The program's name.
@@ -162,7 +162,7 @@ class ProgramMetrics(Collector):
 
     @abstractmethod
     def gather(self) -> None:
-        """Gathers what Kafka must be asked for, until `_is_stopped`. Runs in a thread of its own."""
+        """Gathers values from Kafka until `_is_stopped` is set. Runs in a separate thread."""
 
     @abstractmethod
     def why_not_working(self) -> str | None:

@@ -1,7 +1,7 @@
-"""Lets Java run for a user whose id has no entry in the passwd file, as OpenShift gives one to each container.
+"""Name and home, for Java, of a user without an entry in the passwd file. OpenShift's containers have such users.
 
-Java then has "?" for the user's name and home. Ivy refuses that home, and Hadoop's log-in fails without a name. The
-home of Python is that of the environment, often `/`, where such a user cannot write.
+Without help, Java uses "?" for the user's name and home. Ivy refuses this home, and Hadoop's log-in fails without a
+name. Python takes the home from the environment. It is often `/`, where such a user cannot write.
 """
 
 import os
@@ -43,12 +43,12 @@ def home() -> Path:
 
 
 def jvm_options() -> list[str]:
-    """Returns Java's options for such a user, or none."""
+    """Returns Java's options for a user without an entry; no options for other users."""
     return [f"-Duser.home={tempfile.gettempdir()}", f"-Duser.name={_name()}"] if is_nameless() else []
 
 
 def log_in(jvm: Any) -> None:
-    """Tells Hadoop the name of such a user, before it asks the system for one."""
+    """Gives Hadoop a name for a user without an entry, so that Hadoop does not ask the system."""
     if is_nameless():
         users = jvm.org.apache.hadoop.security.UserGroupInformation
         users.setLoginUser(users.createRemoteUser(_name()))

@@ -1,4 +1,4 @@
-"""Standard output and error, so that no record, locale or closed pipe ends a program that only prints.
+"""Standard output and error that no record, locale or closed pipe can make fail.
 
 A program calls `prepare` once, at its entry. A program that runs until it is stopped prints inside `lossy`.
 """
@@ -14,7 +14,7 @@ _STANDARD = (0, 1, 2)
 
 
 def prepare() -> None:
-    """Opens closed standard streams, and escapes what the terminal's encoding cannot express instead of failing."""
+    """Opens closed standard streams, and lets streams escape characters that their encoding does not have."""
     for number in _STANDARD:
         try:
             os.fstat(number)
@@ -30,7 +30,7 @@ def prepare() -> None:
 
 @contextmanager
 def lossy() -> Iterator[None]:
-    """Drops what cannot be written while the block runs, because the pipe is closed or the disk is full."""
+    """Drops output that cannot be written while the block runs, because a pipe is closed or a disk is full."""
     previous = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = map(_lossy, previous)
     try:
@@ -40,7 +40,7 @@ def lossy() -> Iterator[None]:
 
 
 def _lossy(stream: TextIO) -> TextIO:
-    """Returns a stream to the same file that never fails; a stream without a file as it is."""
+    """Returns a stream to the same file that never fails; returns a stream without a file unchanged."""
     try:
         number = stream.fileno()
     except (OSError, ValueError):

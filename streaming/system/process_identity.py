@@ -1,4 +1,4 @@
-"""Tells a process from a later one with the same process id."""
+"""The identity of a process, which tells it from a later process with the same process id."""
 
 import socket
 from dataclasses import dataclass
@@ -47,11 +47,11 @@ def this_boot() -> str:
 
 
 def still_runs(identity: Identity, host: str) -> bool | None:
-    """Returns whether a process still runs; None if that cannot be known, as it was started on another machine.
+    """Returns whether a process still runs; None if another machine, which started it, must be asked.
 
     Args:
-        identity: Its identity.
-        host: The name of the machine on which it was started; empty: not known.
+        identity: The identity of the process.
+        host: The name of the machine on which the process was started; empty if unknown.
     """
     if identity.boot_id == this_boot():
         return identity_of(identity.pid) == identity

@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Self
 
 from streaming.errors import UserError
@@ -43,7 +42,7 @@ kill -s KILL -- "-$1" 2>/dev/null
 
 
 def own_environment() -> dict[str, str]:
-    """Returns this process's environment without the options of `queue-activation`, for a command line that has all."""
+    """Returns this process's environment without variables of options, for a command line that has all options."""
     return {
         name: value
         for name, value in os.environ.items()
@@ -52,7 +51,7 @@ def own_environment() -> dict[str, str]:
 
 
 def connection_environment(bootstrap_servers: str, topic_prefix: str, kafka_config: Path | None) -> dict[str, str]:
-    """Returns the variables that tell a program where Kafka is. Of a file with secrets they have only the name."""
+    """Returns the variables that tell a program where Kafka is. They have only the name of a file with secrets."""
     variables = {
         "QUEUE_ACTIVATION_BOOTSTRAP_SERVERS": bootstrap_servers,
         "QUEUE_ACTIVATION_TOPIC_PREFIX": topic_prefix,
@@ -63,7 +62,7 @@ def connection_environment(bootstrap_servers: str, topic_prefix: str, kafka_conf
 
 
 def short_name(name: str) -> str:
-    """Returns a name as a part of the name of a file. A long one is cut, and has a digest that tells it from others."""
+    """Returns a name for use in the name of a file. A long name is cut, and gets a digest so that it stays unique."""
     encoded = name.encode("utf-8", "surrogateescape")
     if len(encoded) <= _MAX_NAME_BYTES:
         return name
@@ -73,10 +72,9 @@ def short_name(name: str) -> str:
 def start_at_gate(
     command: Sequence[str | Path],
     *,
-    log_file: Path | None,
+    log_file: Path | int | None,
     env: Mapping[str, str] | None,
     cwd: Path | None,
-    output: int | None = None,
 ) -> subprocess.Popen[bytes]:
     """Starts a program in its own session, up to its gate. The program runs only after a call of `open_gate`.
 
@@ -84,16 +82,15 @@ def start_at_gate(
 
     Args:
         command: The program and its arguments.
-        log_file: The file to append its output and errors to; None: they go where this process's go.
+        log_file: The file to append its output and errors to, or a file descriptor; None: this process's files.
         env: Its environment; None for this process's.
         cwd: Its working directory; None for this process's.
-        output: A file descriptor for its output and errors, instead of a log file.
 
     Raises:
         OSError: The directory or the log file cannot be used, or the machine has no room for another process.
     """
     with contextlib.ExitStack() as files:
-        into: IO[bytes] | int | None = files.enter_context(_opened(log_file)) if log_file is not None else output
+        into = files.enter_context(_opened(log_file)) if isinstance(log_file, Path) else log_file
         return subprocess.Popen(
             ["/bin/sh", "-c", _GATE, "sh", *map(_as_bytes, command)],
             stdin=subprocess.PIPE,
@@ -107,14 +104,14 @@ def start_at_gate(
 
 
 def _opened(log_file: Path) -> IO[bytes]:
-    """Opens a log file for appending. A named pipe that nobody reads would block, so it is an error."""
+    """Opens a log file for appending. A named pipe without a reader would block, so it is an error."""
     descriptor = os.open(_as_bytes(log_file), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK, 0o666)
     os.set_blocking(descriptor, True)
     return os.fdopen(descriptor, "ab", buffering=0)
 
 
 def _as_bytes(text: str | Path) -> bytes:
-    """Returns a text as a program gets it: in the locale's encoding, or in UTF-8 if that encoding has no such text."""
+    """Returns a text in the locale's encoding, as programs expect, or in UTF-8 if the encoding lacks a character."""
     try:
         return os.fsencode(text)
     except UnicodeEncodeError:
@@ -137,41 +134,36 @@ class ChildProcess:
         self,
         command: Sequence[str | Path],
         *,
-        log_file: Path | None = None,
+        log_file: Path | int | None = None,
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
-        output: int | None = None,
     ) -> None:
         """Starts the program.
 
         Args:
             command: The program and its arguments.
-            log_file: The file to append its output and errors to; None: they go where this process's go.
+            log_file: The file to append its output and errors to, or a file descriptor; None: this process's files.
             env: Its environment; None for this process's.
             cwd: Its working directory; None for this process's.
-            output: A file descriptor for its output and errors, instead of a log file.
         """
-        self._log_file = log_file
-        self._process = start_at_gate(command, log_file=log_file, env=env, cwd=cwd, output=output)
+        self._log_file = log_file if isinstance(log_file, Path) else None
+        self._process = start_at_gate(command, log_file=log_file, env=env, cwd=cwd)
         try:
-            self._watchdog = self._start_watchdog()
+            self._watchdog = subprocess.Popen(
+                ["/bin/sh", "-c", _WATCHDOG, "sh", str(self.pid)],
+                stdin=subprocess.PIPE,
+                bufsize=0,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                start_new_session=True,
+            )
         except BaseException:
             # The gate's pipe ends without a line, so the program is not run.
             end_pipe(self._process.stdin)
             self._process.wait()
             raise
         open_gate(self._process)
-
-    def _start_watchdog(self) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            ["/bin/sh", "-c", _WATCHDOG, "sh", str(self.pid)],
-            stdin=subprocess.PIPE,
-            bufsize=0,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            cwd="/",
-            start_new_session=True,
-        )
 
     @property
     def pid(self) -> int:
@@ -253,9 +245,7 @@ class ChildProcess:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
 
@@ -263,6 +253,6 @@ def end_pipe(pipe: IO[bytes] | None, line: bytes = b"") -> None:
     """Writes a last line, if there is one, and closes the pipe."""
     if pipe is None:
         return
-    # Another process may have killed the one that reads the pipe. Then the line is not needed.
+    # If the process that reads the pipe was killed, it does not need the line.
     with pipe, contextlib.suppress(BrokenPipeError):
         pipe.write(line)

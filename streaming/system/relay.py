@@ -1,9 +1,8 @@
-"""A relay between clients and a server on this machine, which can be cut as a network is: for demos and tests."""
+"""A relay between clients and a server on this machine. For demos and tests, it can be cut like a network."""
 
 import contextlib
 import socket
 import threading
-from types import TracebackType
 from typing import Self
 
 from streaming.system.ports import HOST, bind_free
@@ -12,10 +11,10 @@ _CHUNK_BYTES = 65_536
 
 
 class Relay:
-    """Passes on the bytes of TCP connections. A context manager.
+    """A relay of TCP connections. A context manager.
 
-    While it is cut, connections stay open, but nothing passes, as if a cable were pulled out. What is on its way passes
-    once the relay is mended.
+    While the relay is cut, connections stay open, but no bytes pass, as if a cable were pulled out. Bytes on their way
+    pass once the relay is mended.
 
     Attributes:
         port: The port on 127.0.0.1 for clients.
@@ -47,9 +46,7 @@ class Relay:
         threading.Thread(target=self._accept, name=f"relay {self.port}", daemon=True).start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with self._lock:
             self._is_closed = True
             sockets = [*self._sockets]

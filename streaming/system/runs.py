@@ -1,6 +1,6 @@
-"""Keeps a note of the last `run` on each topic prefix, by which views know one that starts, and how to start it again.
+"""Notes of the last `run` on each topic prefix. By its note, views know that a `run` starts, and how to start it again.
 
-The notes are files in the cache of this user. On another machine, and without a cache, views do without them.
+The notes are files in the cache of this user. On another machine, and without a cache, views have no notes.
 """
 
 import hashlib
@@ -19,12 +19,12 @@ from streaming.system.client_ids import process_of
 from streaming.system.jars import cache_dir
 from streaming.system.process_identity import Identity, identity_of
 
-# The notes that are kept, because each topic prefix has one.
+# The most notes that are kept. Each topic prefix has a note.
 _MOST_NOTES = 20
 
 
 class State(StrEnum):
-    """The state of a `run` as it has noted it; one that was killed leaves its last one."""
+    """The state in the note of a `run`. If the `run` is killed, the note keeps the last state."""
 
     STARTING = "starting"
     READY = "ready"
@@ -36,14 +36,14 @@ class Run(Struct, frozen=True, kw_only=True):
 
     Attributes:
         process: Its process.
-        namespace: The namespace of its process id: a container has one of its own.
+        namespace: The namespace of its process id. Each container has a separate namespace.
         servers: The bootstrap servers of its Kafka.
         prefix: The prefix of its topics.
         programs: The names of its programs.
-        file: The full name of the activator's file; None without one.
-        services: Whether it runs what services need too, although it has a file.
+        file: The full name of the activator's file; None if there is none.
+        services: Whether it runs the programs that services need, although it has a file.
         options: Its other options.
-        config: The file of --config before the command; None without one.
+        config: The file of --config before the command; None if there is none.
         place: The options that say where its Kafka is.
         state_directory: The full name of the activator's state directory.
         state: Its state.
@@ -64,41 +64,41 @@ class Run(Struct, frozen=True, kw_only=True):
 
     @property
     def is_running(self) -> bool:
-        """Returns whether it is a process of this machine that runs."""
+        """Returns whether the `run` is a process of this machine that runs."""
         return self._is_open and identity_of(self.process.pid) == self.process
 
     @property
     def was_killed(self) -> bool:
-        """Returns whether it was a process of this machine that has ended without saying so."""
+        """Returns whether the `run` was a process of this machine, and ended without noting its end."""
         return self._is_open and not self.is_running
 
     @property
     def _is_open(self) -> bool:
-        """Returns whether it has not said that it ends, and its process could be seen here."""
+        """Returns whether the `run` has not noted its end, and this process can see whether it still runs."""
         return self.state is not State.ENDED and self.namespace == namespace()
 
     @property
     def is_starting(self) -> bool:
-        """Returns whether it is about to start its programs."""
+        """Returns whether the `run` is still starting its programs."""
         return self.state is State.STARTING and self.is_running
 
     def is_process_of(self, client_id: str) -> bool:
-        """Returns whether a member of a consumer group with this `client_id` is a part of its process."""
+        """Returns whether a member of a consumer group with this `client_id` is in the process of the `run`."""
         return process_of(client_id) == self.process.pid
 
     def doing(self) -> str:
-        """Returns the sentence about one that runs, where one of its programs is missing."""
+        """Returns the sentence about a `run` that runs although one of its programs is missing."""
         name = f"`run` (process {self.process.pid})"
         if self.is_starting:
             return f"{name} is starting"
         return f"{name} runs, and has started one: unless it is being stopped, its lines say what is wrong"
 
     def words(self, *, needs_file: bool, needs_services: bool) -> list[str]:
-        """Returns the command that starts it again, without the options that say where Kafka is.
+        """Returns the command that starts the `run` again, without the options that say where Kafka is.
 
         Args:
-            needs_file: Whether it has to run what the activator's file needs, also if it had none.
-            needs_services: Whether it has to run what services need, also if it did not.
+            needs_file: Whether the command must name the activator's file, even if the `run` had none.
+            needs_services: Whether the command must run the programs of services, even if the `run` did not.
         """
         options = self.options
         if self.file is not None or needs_file:
@@ -107,11 +107,11 @@ class Run(Struct, frozen=True, kw_only=True):
         return ["run", *options]
 
     def shown_file(self) -> str | None:
-        """Returns the activator's file as the user may name it here; None if there is none any more."""
+        """Returns the activator's file as the user may name it here; None if the file does not exist."""
         return None if self.file is None or not Path(self.file).exists() else _shown(self.file)
 
     def line(self, words: Sequence[str]) -> str:
-        """Returns the command line with these words, where the view has Kafka, with the file of --config of this run.
+        """Returns the command line with these words, for the Kafka of the view, with this `run`'s file of --config.
 
         Args:
             words: The words of `words`.
@@ -119,7 +119,7 @@ class Run(Struct, frozen=True, kw_only=True):
         return hints.command(*words, config=self._config())
 
     def line_with_place(self, words: Sequence[str]) -> str:
-        """Returns the same for a view that does not know Kafka: where this run has had it."""
+        """Returns the command line with these words, for this `run`'s Kafka. Views without a Kafka use it."""
         return hints.plain(*words, *self.place, config=self._config())
 
     def _config(self) -> str | None:
@@ -135,13 +135,13 @@ def namespace() -> str:
 
 @contextmanager
 def noted(note: Run) -> Iterator[Callable[[], None]]:
-    """Keeps a note while the block runs, and its end after it; yields what is to be called when all is ready."""
+    """Writes a note, and after the block the end of the `run`. Yields a function to call when programs are ready."""
     _write(note)
     try:
         yield lambda: _write(msgspec.structs.replace(note, state=State.READY))
     finally:
         last_one = last(note.servers, note.prefix)
-        if last_one is not None and last_one.process == note.process:  # no other one has taken over
+        if last_one is not None and last_one.process == note.process:  # no other `run` has taken over
             _write(msgspec.structs.replace(note, state=State.ENDED))
 
 
@@ -157,16 +157,13 @@ def last(servers: str, prefix: str) -> Run | None:
 
 
 def last_with_state(directory: Path) -> Run | None:
-    """Returns the note of the last `run` of this user whose activator has this state directory; None without one."""
-    for name in _newest_first():
-        found = _read(name)
-        if found is not None and found.state_directory == str(directory.absolute()):
-            return found
-    return None
+    """Returns the note of this user's last `run` whose activator has this state directory; None if there is none."""
+    found = (_read(name) for name in _newest_first())
+    return next((run for run in found if run is not None and run.state_directory == str(directory.absolute())), None)
 
 
 def _shown(path: str) -> str:
-    """Returns the name of a file below the working directory without that one's; the full one of another file."""
+    """Returns the name of a file, relative to the working directory if the file is below it."""
     with suppress(OSError, ValueError):
         return str(Path(path).relative_to(Path.cwd()))
     return path
@@ -200,7 +197,7 @@ def _read(name: str) -> Run | None:
 
 
 def _write(note: Run) -> None:
-    """Writes a note whole, and removes old ones. Without a place for it, there is none."""
+    """Writes a note in one step, and removes old notes. Writes nothing if the cache cannot be used."""
     with suppress(OSError, UserError, UnicodeError):
         file = folder() / _name(note.servers, note.prefix)
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

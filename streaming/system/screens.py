@@ -1,6 +1,6 @@
-"""The parts of which views for people consist: sentences, fields and tables of records. None breaks an identifier.
+"""The parts of views for people: sentences, fields and tables of records. No part breaks an identifier.
 
-All tables of the command line are made here. One that is too wide for the screen says its columns otherwise.
+All tables of the command line are made here. A table that is too wide for the screen takes another form.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -15,11 +15,11 @@ from rich.text import Text
 from streaming.system.logs import printable
 from streaming.system.wrapped_text import spans, widest_piece
 
-# The width of a file or a pipe in columns, and of no screen. A record is one line there, whatever its width.
+# The width of a file or a pipe, in columns. No screen is so wide. In a file, a record is one line, whatever its width.
 FILE_WIDTH = 200
-# A sentence in a table keeps this width, as a narrower one is hard to read.
+# A sentence in a table keeps this width, because a narrower sentence is hard to read.
 _READABLE = 24
-# The values that say nothing.
+# The values without information.
 _NOTHING = ("", "-")
 
 
@@ -32,7 +32,7 @@ class Sentence:
     """A text that is wrapped at words. It may have several lines and styles."""
 
     def __init__(self, text: str | Text, style: str = "") -> None:
-        """Stores the text. Characters that a terminal would obey are escaped, if it is not a Text."""
+        """Stores the text. In a string, characters that a terminal would obey are escaped."""
         self._text = cell(text, style) if isinstance(text, str) else text
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
@@ -41,7 +41,7 @@ class Sentence:
 
 
 class Fields:
-    """Names with their values beside them, which are sentences in lines."""
+    """Names with their values beside them. The values are sentences, and are wrapped."""
 
     def __init__(self, fields: Iterable[tuple[str, Text]]) -> None:
         """Stores the fields."""
@@ -61,10 +61,10 @@ class Column:
 
     Attributes:
         name: The heading; it may have two lines.
-        is_number: Whether its values are numbers, which stand at the right.
+        is_number: Whether its values are numbers, which are aligned at the right.
         is_text: Whether its values may be wrapped: sentences and instants, but no identifiers.
-        is_below: Whether its values are sentences that stand below their row on a screen, however short they are: the
-            form of the table does not change with them.
+        is_below: Whether its values are sentences that are below their row on a screen. Short sentences are there too,
+            so that the form of the table does not depend on the values.
     """
 
     name: str
@@ -74,11 +74,12 @@ class Column:
 
 
 class RecordTable:
-    """Records as a table, or what becomes of it on a narrow screen.
+    """Records as a table, or in another form on a narrow screen.
 
-    First headings and sentences are wrapped. Then the table with fewer columns takes its place, if there is one. Then
-    the records of each group become a table of their own. Then columns with the same value in all rows are said above,
-    and those without any are left out. At last each record becomes a block of lines.
+    On a narrow screen, the table first wraps headings and sentences. If that is not enough, the table with fewer
+    columns replaces this table, if there is one. Otherwise, each group of records becomes a separate table. Next,
+    columns with the same value in all rows are printed once above the table, and empty columns are left out. In the
+    last form, each record is a block of lines.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class RecordTable:
             columns: The columns. The first one says what the record is about.
             rows: The values of each record.
             gap: The spaces between two columns, where there is room for more than one.
-            grouped_by: So many columns at the left are the same in neighbouring rows.
+            grouped_by: The number of columns at the left that have the same values in neighbouring rows.
             narrower: The same records in fewer columns.
         """
         self._columns = columns
@@ -106,7 +107,7 @@ class RecordTable:
         self._narrower = narrower
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        """Yields the table, or what it becomes on a narrow screen."""
+        """Yields the table, or its form for a narrow screen."""
         width = options.max_width
         below = [index for index, column in enumerate(self._columns) if column.is_below and width < FILE_WIDTH]
         if below and (fitting := self._without(below)._fitting(width)) is not None:
@@ -123,12 +124,12 @@ class RecordTable:
             yield from self._without_sames(width)
 
     def _table(self, width: int) -> Table | None:
-        """Returns a table that is at most so wide; None if there is none."""
+        """Returns a table of at most this width; None if the table cannot be so narrow."""
         fitting = self._fitting(width)
         return None if fitting is None else self._of_widths(*fitting)
 
     def _fitting(self, width: int) -> tuple[list[int], int] | None:
-        """Returns the widths of the columns of a table that is at most so wide, and the gap; None if there are none."""
+        """Returns the widths of the columns of a table of at most this width, and the gap; None if it is too narrow."""
         for gap in sorted({self._gap, 1}, reverse=True):
             if (widths := self._widths(width, gap)) is not None:
                 return widths, gap
@@ -137,7 +138,7 @@ class RecordTable:
     def _with_sentences_below(
         self, below: Collection[int], widths: list[int], gap: int, width: int
     ) -> Iterator[RenderableType]:
-        """Yields each row without these columns, and below it what they say."""
+        """Yields each row without the columns in `below`, and the sentences of these columns below the row."""
         for number, row in enumerate(self._rows):
             record = RecordTable(self._columns, [row])
             yield record._without(below)._of_widths(widths, gap, has_heading=number == 0)
@@ -146,7 +147,7 @@ class RecordTable:
                     yield from (_line("  ", line) for line in _wrapped(row[index], width - 2))
 
     def _widths(self, width: int, gap: int) -> list[int] | None:
-        """Returns a width for each column, so that the table is at most so wide; None if there are none."""
+        """Returns a width for each column of a table of at most this width; None if the width is too small."""
         most, least = self._widest(), self._narrowest()
         excess = sum(most) + gap * (len(most) - 1) - width
         # What costs least comes first: headings alone, then long texts.
@@ -176,12 +177,7 @@ class RecordTable:
     def _of_widths(self, widths: list[int], gap: int, *, has_heading: bool = True) -> Table:
         width = sum(widths) + gap * (len(widths) - 1)
         table = Table(
-            box=None,
-            header_style="bold",
-            pad_edge=False,
-            padding=(0, gap, 0, 0),
-            width=width,
-            show_header=has_heading,
+            box=None, header_style="bold", pad_edge=False, padding=(0, gap, 0, 0), width=width, show_header=has_heading
         )
         for column, width in zip(self._columns, widths, strict=True):
             heading = _joined(_wrapped(Text(column.name), width))
@@ -206,7 +202,7 @@ class RecordTable:
             yield RecordTable(self._columns[left:], [row[left:] for row in group], gap=self._gap)
 
     def _without_sames(self, width: int) -> Iterator[RenderableType]:
-        """Yields the table without columns that have one value in all rows, and before it these values, if any.
+        """Yields the table without columns that have one value in all rows. Before the table, it yields these values.
 
         No more columns are left out than necessary. If all of them are not enough, each record becomes a block.
         """
@@ -224,7 +220,7 @@ class RecordTable:
         yield from self._without(left_out)._blocks(width)
 
     def _sames(self) -> list[int]:
-        """Returns the columns that have one value in all rows; first those without any, then the wide ones."""
+        """Returns the columns that have one value in all rows: first the empty columns, then the widest columns."""
         if len(self._rows) < 2:
             return []
         values = self._values()
@@ -242,7 +238,7 @@ class RecordTable:
                 yield _line((f"in all rows: {_one_line(self._columns[index].name)} ", "dim"), value)
 
     def _blocks(self, width: int) -> Iterator[RenderableType]:
-        """Yields each record as lines of names and values, without the values that say nothing."""
+        """Yields each record as lines of names and values, without empty values."""
         for number, row in enumerate(self._rows):
             if number:
                 yield Text()
@@ -258,7 +254,7 @@ class RecordTable:
 
 
 def _in_block(column: Column, value: Text, width: int) -> Iterator[Text]:
-    """Yields the lines of a field of a block. What does not fit beside its name begins on a line of its own."""
+    """Yields the lines of a field of a block. A value that does not fit beside its name begins on a new line."""
     name = f"  {_one_line(column.name)}: "
     if "\n" not in value.plain and cell_len(name + value.plain) <= width:
         yield _line((name, "dim"), value)
@@ -280,12 +276,12 @@ def _width(text: str) -> int:
 
 
 def _line(*parts: str | Text | tuple[str, str]) -> Text:
-    """Returns a line that nobody wraps or cuts."""
+    """Returns a line that rich neither wraps nor cuts."""
     return Text.assemble(*parts, no_wrap=True, overflow="ignore")
 
 
 def _wrapped(text: Text, width: int) -> list[Text]:
-    """Returns a text as lines, at most so wide if no piece is wider. All have the spaces before the first one."""
+    """Returns a text as lines of at most this width, if no piece is wider. Each line has the text's indentation."""
     return [
         _line("" if start == 0 else indent, line[start:stop], tail)
         for line in text.split("\n", allow_blank=True)

@@ -5,7 +5,7 @@ program with an orderly stop calls `StopSignals.only_note` when the order begins
 set the flags that its run loop reads.
 
 librdkafka's calls with a time-out do not notice a signal before they return, except `poll` and `flush`. So the main
-thread calls the others for at most STEP_S at a time, or by `threads.within`.
+thread waits in other calls for at most STEP_S at a time, or uses `threads.within`.
 """
 
 import os
@@ -132,7 +132,7 @@ class StopSignals:
             self._raise()
 
     def _raise(self) -> None:
-        """Raises `Stopped`, and has it raised again if it is dropped before it reaches the end of a `taken` block.
+        """Raises `Stopped`, and raises it again if Python drops it before it reaches the end of a `taken` block.
 
         Python drops an exception that a handler raises in a finalizer and, rarely, in an import (seen with 3.11).
         """
@@ -154,13 +154,13 @@ class StopSignals:
             os.kill(os.getpid(), self._number)
 
 
-# At most one: signal handlers belong to the process.
+# At most one object, because signal handlers belong to the process.
 _taken: list[StopSignals] = []
 
 
 @contextmanager
 def taken(numbers: Iterable[int] = STOP_SIGNALS) -> Iterator[StopSignals]:
-    """Takes the signals while the block runs. A nested block has the `StopSignals` of the outer one.
+    """Takes the signals while the block runs. A nested block has the `StopSignals` of the outer block.
 
     Only the main thread may call this function.
 
@@ -195,7 +195,7 @@ def _unraisable(unraisable: "sys.UnraisableHookArgs") -> None:
 def orderly(program: str) -> Callable[[Callable[P, T]], Callable[P, T | None]]:
     """Makes a function a program with an orderly stop: it takes the signals while it runs, and a signal is no failure.
 
-    If a signal has ended the program, `PROGRAM stopped` is printed. Printing never ends the program.
+    If a signal has ended the program, the decorator prints `PROGRAM stopped`. Printing never ends the program.
     """
 
     def decorate(function: Callable[P, T]) -> Callable[P, T | None]:
@@ -255,14 +255,14 @@ def ends_program(error: BaseException | None) -> bool:
 
 
 def is_stop(error: BaseException | None) -> bool:
-    """Returns whether an exception ends the process without an error: a signal, or an exit that tells of none."""
+    """Returns whether an exception ends the process without an error: by a signal, or with the exit code of a stop."""
     if isinstance(error, SystemExit):
         return error.code in (0, None, *_STOP_CODES)
     return ends_program(error)
 
 
 def is_stop_code(exit_code: int) -> bool:
-    """Returns whether a process with this exit code was asked to end by a signal, and did so."""
+    """Returns whether an exit code means that a stop signal has ended the process."""
     return exit_code in _STOP_CODES
 
 

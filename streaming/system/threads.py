@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextvars import copy_context
 from typing import TypeVar
 
@@ -53,7 +53,7 @@ class WatchedThread:
 
 
 def started(call: Callable[[], T]) -> Future[T]:
-    """Begins a call in a separate thread with this one's context, and returns its outcome to come."""
+    """Begins a call in a separate thread with this thread's context; returns the future of the call."""
     outcome: Future[T] = Future()
     context = copy_context()
 
@@ -69,10 +69,10 @@ def started(call: Callable[[], T]) -> Future[T]:
 
 
 def within(timeout_s: float, call: Callable[[], T]) -> T:
-    """Calls Kafka in a separate thread, and waits for `timeout_s` at most; after a stop signal, a second at most.
+    """Calls Kafka in a separate thread, and waits for `timeout_s` at most, after a stop signal for GRACE_S at most.
 
     Raises:
-        TimeoutError: The call does not return in time. It goes on in its thread, so what it uses must not be closed.
+        TimeoutError: The call does not return in time. It goes on in its thread, so do not close objects that it uses.
         Exception: The call's own exception.
     """
     outcome = started(call)
@@ -86,8 +86,5 @@ def within(timeout_s: float, call: Callable[[], T]) -> T:
             deadline_s = min(deadline_s, now_s + stop_signals.GRACE_S)
         if now_s >= deadline_s:
             raise TimeoutError(f"no answer from Kafka within {now_s - begin_s:.0f} s")
-        try:
-            return outcome.result(min(deadline_s - now_s, _POLL_INTERVAL_S))
-        except TimeoutError:
-            continue
+        wait([outcome], min(deadline_s - now_s, _POLL_INTERVAL_S))
     return outcome.result()

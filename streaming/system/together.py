@@ -1,6 +1,6 @@
-"""Runs several programs as one: they start together, and when one of them ends, the others are stopped in order.
+"""Several programs that run as one: they start together, and when one program ends, the others are stopped in order.
 
-A program is a process of its own, or a part of this one.
+A program is a separate process, or a part of this process.
 """
 
 import os
@@ -8,21 +8,22 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import wait
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
 from streaming.system.processes import ChildProcess
 from streaming.system.stop_signals import Flag, StopSignals, is_stop_code
-from streaming.system.threads import WatchedThread
+from streaming.system.threads import started
 from streaming.system.wrapped_text import fitted
 
 _POLL_INTERVAL_S = 0.1
-# Longest time for a program to end after SIGTERM, several times that of a batch. After a second signal it is shorter.
+# Longest time for a program to end after SIGTERM, several times the duration of a batch. After a second signal, the
+# time is shorter.
 _STOP_TIMEOUT_S = 60.0
 _HURRIED_TIMEOUT_S = 10.0
-# A program that Kafka answers has ended by then.
+# If Kafka answers, a program ends sooner.
 _SLOW_STOP_S = 5.0
 # The output of a program may stay open in a process that it has started.
 _OUTPUT_TIMEOUT_S = 1.0
@@ -30,7 +31,7 @@ _OUTPUT_TIMEOUT_S = 1.0
 
 @dataclass(frozen=True)
 class Program:
-    """A program of several.
+    """A program that is a separate process.
 
     Attributes:
         name: Its name, which begins each of its lines.
@@ -51,7 +52,7 @@ class Part:
 
     Attributes:
         name: Its name, which begins each of its lines.
-        run: Runs it until the signals ask for its end, and returns its exit code; the other argument prints a line.
+        run: Runs the part until the signals stop it; returns its exit code. The second argument prints a line.
         ready: The line that it prints when it is ready.
         after: The programs that must be ready before it starts.
     """
@@ -62,48 +63,28 @@ class Part:
     after: frozenset[str] = frozenset()
 
 
-class _Running(Protocol):
-    """A program that runs."""
-
-    def poll(self) -> int | None:
-        """Returns its exit code; None while it runs."""
-
-    def terminate(self) -> None:
-        """Asks it to end, and the second time to hurry."""
-
-    def stop(self, timeout_s: float) -> int:
-        """Ends it within this time; returns its exit code."""
-
-
 class _Thread:
-    """A part that runs."""
+    """A part that runs, with the methods of a ChildProcess."""
 
     def __init__(self, part: Part, say: Callable[[str], None]) -> None:
         self._signals = StopSignals()
-        self._code: int | None = None
-        self._part = part
-        self._say = say
-        self._thread = WatchedThread(part.name, self._run)
-        self._thread.start()
+        self._code = started(partial(part.run, self._signals, say))
 
     def poll(self) -> int | None:
-        return None if self._thread.is_alive() else self._exit_code()
+        return self._code.result() if self._code.done() else None
 
     def terminate(self) -> None:
+        """Asks the part to end, and the second time to hurry."""
         (self._signals.hurry if self._signals.stop.is_set() else self._signals.stop).set()
 
     def stop(self, timeout_s: float) -> int:
-        """Waits for its end. A thread cannot be killed: it ends with the process."""
+        """Waits for the end of the part. A thread cannot be killed: it ends with the process."""
         self.terminate()
-        self._thread.join(timeout_s)
-        return self._exit_code()
+        wait([self._code], timeout_s)
+        return self._code.result() if self._code.done() else 1
 
-    def _run(self) -> None:
-        self._code = self._part.run(self._signals, self._say)
 
-    def _exit_code(self) -> int:
-        self._thread.check()
-        return 1 if self._code is None else self._code
+_Running = ChildProcess | _Thread
 
 
 class Together:
@@ -135,7 +116,7 @@ class Together:
     def run(self, signals: StopSignals) -> int:
         """Runs the programs until a stop signal arrives or one of them ends; returns the exit code.
 
-        It is that of the program which ended first by itself, or failed while it was stopped.
+        The exit code is that of the program that ended first by itself, or that failed while it was stopped.
         """
         with ExitStack() as stack:
             children: dict[str, _Running] = {}
@@ -143,17 +124,17 @@ class Together:
             while not ended and not signals.stop.is_set():
                 self._start_due(children, stack)
                 if signals.stop.wait(_POLL_INTERVAL_S):
-                    break  # those that end now may have been asked to, by the one who has asked this process
+                    break  # programs that end now may have received the same signal
                 for name, child in children.items():
                     if (code := child.poll()) is not None:
                         self._say(name, f"ended with exit code {_shell_code(code)}. Stopping the others")
-                        # Together they are not complete, even if this one ended without an error.
+                        # The others are not complete, even if this program ended without an error.
                         ended = ended or _shell_code(code) or 1
             hurry = signals.hurry if signals.stop.is_set() else signals.stop
-            started = [program.name for program in self._programs if program.name in children]
-            self._say_what_is_stopped([name for name in started if children[name].poll() is None], bool(ended))
-            stopped = [self._stop(name, children[name], hurry) for name in started]
-            # One that is asked to end while it starts ends by the signal itself.
+            running = [program.name for program in self._programs if program.name in children]
+            self._say_what_is_stopped([name for name in running if children[name].poll() is None], bool(ended))
+            stopped = [self._stop(name, children[name], hurry) for name in running]
+            # In a program that is stopped while it starts, the signal itself ends the process.
             return ended or next((_shell_code(code) for code in stopped if code and not is_stop_code(code)), 0)
 
     def _start_due(self, children: dict[str, _Running], stack: ExitStack) -> None:
@@ -174,7 +155,7 @@ class Together:
         follower = threading.Thread(target=self._follow, args=(program, reading), name=program.name, daemon=True)
         stack.callback(follower.join, _OUTPUT_TIMEOUT_S)
         try:
-            child = ChildProcess(program.command, env=self._environment, output=writing)
+            child = ChildProcess(program.command, log_file=writing, env=self._environment)
         finally:
             os.close(writing)
             follower.start()
@@ -207,7 +188,7 @@ class Together:
             sys.stdout.flush()
 
     def _stop(self, name: str, child: _Running, hurry: Flag) -> int:
-        """Stops a program, and returns its exit code. When `hurry` is set, it is told so by a second signal."""
+        """Stops a program; returns its exit code. When `hurry` is set, the program gets a second signal."""
         child.terminate()
         is_hurried = is_told = False
         begin_s = time.monotonic()
@@ -221,7 +202,7 @@ class Together:
                 is_told = True
                 self._say(name, _why_slow(deadline_s - time.monotonic(), is_hurried))
             time.sleep(_POLL_INTERVAL_S)
-        # Kills what does not end.
+        # Kills a program that does not end.
         return child.stop(0.0) if code is None else code
 
 
@@ -232,5 +213,5 @@ def _why_slow(left_s: float, is_hurried: bool) -> str:
 
 
 def _shell_code(code: int) -> int:
-    """Returns the exit code as a shell shows it; that of a program which a signal has ended is negative here."""
+    """Returns an exit code as a shell shows it. If a signal has ended the program, `code` is negative."""
     return 128 - code if code < 0 else code

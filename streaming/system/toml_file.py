@@ -18,7 +18,7 @@ _AT_PATH = re.compile(r"^(?P<reason>.*) - at `\$\.?(?P<entry>[^`]*)`$", re.DOTAL
 _IN_LIST = re.compile(r"(?P<list>\w+)\[(?P<number>\d+)\]\.?(?P<rest>.*)", re.DOTALL)
 _UNKNOWN = re.compile(r"unknown field `([^`]*)`")
 _ONE_TABLE = "Expected `array`, got `object`"
-# A key that only one of our files has -> what that file is for.
+# A key that only one of the config files has -> the purpose of that file.
 _FILES = {
     "programs": "the activator's file, for `activator`, `observe` and `run`. `host` needs one with [[procedures]]",
     "procedures": "the host's file, for `host`. `activator`, `observe` and `run` need one with [[programs]]",
@@ -83,7 +83,7 @@ class TomlFile(Generic[_Content]):
         self.current = load(self.path, content_type)
 
     def has_changed(self) -> bool:
-        """Returns whether the file differs from the last look; a file that is now missing has changed, too."""
+        """Returns whether the file has changed since the last call. A file that is now missing has changed, too."""
         version = self._find_version()
         if version == self._version:
             return False
@@ -107,7 +107,7 @@ class TomlFile(Generic[_Content]):
 
 
 def _entry_first(content: dict[str, Any], content_type: type, message: str) -> str:
-    """Returns msgspec's message with the entry first, and with what is probably meant."""
+    """Returns msgspec's message with the entry first, and with the key that the user probably meant."""
     found, kind = _AT_PATH.match(message), msgspec.inspect.type_info(content_type)
     reason, place = (message, "") if found is None else (found["reason"], f"{_place(content, found['entry'])}: ")
     if found is not None and reason == _ONE_TABLE and found["entry"] in _lists_of_tables(kind):
@@ -120,7 +120,7 @@ def _entry_first(content: dict[str, Any], content_type: type, message: str) -> s
 
 
 def _place(content: dict[str, Any], entry: str) -> str:
-    """Returns an entry as people count and name it, instead of `programs[1].max`."""
+    """Returns the place of an entry in words, such as `[[programs]] number 2, queue 'orders', max`."""
     found = _IN_LIST.fullmatch(entry)
     if found is None or not isinstance(content.get(found["list"]), list):
         return entry

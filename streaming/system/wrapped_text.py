@@ -1,7 +1,7 @@
 """Wraps texts for a terminal at words, but never inside a path, a name or another identifier.
 
-A command is broken only if it is wider than the terminal: between two words, with a backslash, so that a shell takes it
-as it is shown.
+A command is broken only if it is wider than the terminal: between two words, with a backslash, so that a user can paste
+it into a shell.
 """
 
 import os
@@ -14,9 +14,9 @@ from rich.cells import cell_len
 
 from streaming.system import hints
 
-# What stays in one piece: what is quoted, with what adjoins it, and each word.
+# A piece stays unbroken: a quotation with the characters that adjoin it, or a word.
 _PIECE = re.compile(r"""(\s*)(\(?(?:`[^`]*`|'[^']*'(?!\w)|"[^"]*"(?!\w))\S*|\S+)""")
-# A command line of ours, and its words as a shell has them.
+# A command line of queue-activation, and its words as a shell splits them.
 _COMMAND = re.compile(rf"\(?`{hints.COMMAND} ")
 _WORD = re.compile(r"""(?:'[^']*'|"[^"]*"|\S)+""")
 _CONTINUED = " \\"
@@ -24,15 +24,15 @@ _USUAL_COLUMNS = 80
 
 
 def wrap(text: str, width: int, hang: int = 0) -> list[str]:
-    """Returns a line as lines that are at most so wide. Each begins with the spaces that the first one begins with.
+    """Returns a line as lines of at most this width. Each line has the indentation of the first line.
 
-    A command that is wider than that begins on a line of its own, and each of its lines but the last one ends with a
-    backslash. Another piece that is wider has a line of its own, and the terminal breaks it.
+    A wider command begins on a new line, and each of its lines except the last ends with a backslash. Any other piece
+    that is too wide is alone on a line, and the terminal breaks it.
 
     Args:
         text: The line.
         width: The width in columns.
-        hang: So many more spaces are before all lines but the first.
+        hang: The number of additional spaces before each line except the first.
     """
     indent = text[: len(text) - len(text.lstrip())] + " " * hang
     first, *others = spans(text, width, hang)
@@ -41,9 +41,9 @@ def wrap(text: str, width: int, hang: int = 0) -> list[str]:
 
 
 def spans(text: str, width: int, hang: int = 0) -> list[tuple[int, int, str]]:
-    """Returns the begin and the end of each of these lines in the text, without the spaces between two lines.
+    """Returns each line of `wrap` as its begin and end in the text, and the characters that are appended to it.
 
-    After them comes what a line has at its end that the text has not: the backslash within a command.
+    The appended characters are the backslash within a command. No line has the spaces between two lines.
     """
     indent = len(text) - len(text.lstrip())
     found: list[tuple[int, int, str]] = []
@@ -63,9 +63,9 @@ def widest_piece(text: str) -> int:
 
 
 def _pieces(text: str, width: int) -> Iterator[tuple[int, int, bool, str]]:
-    """Yields the begin and the end of each piece. What is quoted or a command, and too wide, falls into words.
+    """Yields each piece as its begin and end, whether it must begin a line, and the characters that end its line.
 
-    After them comes whether it has to begin a line, and what a line has at its end if the next piece begins another.
+    A quotation or a command that is too wide is split into words. The characters count if the piece is the line's last.
     """
     for found in _PIECE.finditer(text):
         start, stop = found.span(2)
@@ -86,7 +86,7 @@ def fitted(text: str, stream: TextIO, hang: int = 0) -> str:
     Args:
         text: The text, of one or several lines.
         stream: The stream.
-        hang: The width of the first line's head, such as a time. What is wrapped of this line goes on beside its head.
+        hang: The width of the first line's head, such as a time. The rest of this line continues beside the head.
     """
     if not stream.isatty():
         return text
@@ -96,7 +96,7 @@ def fitted(text: str, stream: TextIO, hang: int = 0) -> str:
 
 
 def columns(terminal: TextIO) -> int:
-    """Returns the width of a terminal. The variable COLUMNS overrides what the terminal says."""
+    """Returns the width of a terminal. The environment variable COLUMNS overrides the terminal's own value."""
     with suppress(ValueError):
         if (wanted := int(os.environ.get("COLUMNS", "0"))) > 0:
             return wanted
