@@ -172,7 +172,7 @@ class EmbeddedBroker:
         self._resources.close()
 
     def _start(self, resources: contextlib.ExitStack) -> None:
-        java, jars = find_java(), broker_jars()
+        java, class_path = find_java(), ":".join(map(str, broker_jars()))
         folder = self._data_dir
         if folder is None:
             # A broker that was killed may still write a last file, which is no reason to fail.
@@ -181,11 +181,7 @@ class EmbeddedBroker:
         self._log_file = folder / "broker.log"
         resources.enter_context(_lock(folder))
         _prepare(self._log_file)
-        java_options: list[str | Path] = [
-            f"-Dlog4j2.configurationFile={_LOG4J_FILE.as_uri()}",
-            "-cp",
-            ":".join(map(str, jars)),
-        ]
+        java_options: list[str | Path] = [f"-Dlog4j2.configurationFile={_LOG4J_FILE.as_uri()}", "-cp", class_path]
         for _ in range(_MAX_PORT_ATTEMPTS):
             self._port, controller_port, relayed_port = _free_ports(self._wanted_port)
             listeners = {self._security.protocol: (self._port, self._port)}

@@ -203,11 +203,9 @@ def _ivy_jar() -> Path:
 def _reason(log: str) -> str:
     """Returns the most informative line of Ivy's output."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
-    for sign in ("Server access error", "Host ", "not found", "Exception"):
-        for line in lines:
-            if sign in line:
-                return line
-    return lines[-1] if lines else "Java printed nothing"
+    signs = ("Server access error", "Host ", "not found", "Exception")
+    telling = (line for sign in signs for line in lines if sign in line)
+    return next(telling, lines[-1] if lines else "Java printed nothing")
 
 
 def _unreachable(reason: str) -> JarsUnreachableError:

@@ -159,15 +159,12 @@ class RecordTable:
 
     def _widest(self) -> list[int]:
         """Returns the width of each column in which nothing is wrapped."""
-        return [
-            max(map(_width, (column.name, *values)))
-            for column, values in zip(self._columns, self._values(), strict=True)
-        ]
+        return [max(map(_width, (column.name, *values))) for column, values in self._filled()]
 
     def _narrowest(self) -> list[int]:
         """Returns the least width of each column in which nothing is broken and sentences can be read."""
         found = []
-        for column, values in zip(self._columns, self._values(), strict=True):
+        for column, values in self._filled():
             least = max(map(_width, values), default=0)
             if column.is_text:
                 least = max(min(_READABLE, least // 2), *map(widest_piece, values))
@@ -223,7 +220,7 @@ class RecordTable:
         """Returns the columns that have one value in all rows: first the empty columns, then the widest columns."""
         if len(self._rows) < 2:
             return []
-        values = self._values()
+        values = [each for _, each in self._filled()]
         sames = [index for index, each in enumerate(values) if index and all(value == each[0] for value in each)]
         return sorted(sames, key=lambda index: (values[index][0] not in _NOTHING, -_width(values[index][0])))
 
@@ -248,9 +245,9 @@ class RecordTable:
                 if value.plain not in _NOTHING:
                     yield from _in_block(column, value, width)
 
-    def _values(self) -> list[list[str]]:
-        """Returns the values of each column."""
-        return [[row[index].plain for row in self._rows] for index in range(len(self._columns))]
+    def _filled(self) -> list[tuple[Column, list[str]]]:
+        """Returns each column with its values."""
+        return [(column, [row[index].plain for row in self._rows]) for index, column in enumerate(self._columns)]
 
 
 def _in_block(column: Column, value: Text, width: int) -> Iterator[Text]:
