@@ -69,7 +69,7 @@ def scene(tmp_path: Path) -> Scene:
 def test_a_whole_demo_is_good(scene: Scene) -> None:
     assert not scene.story.is_at_rest("orders")
     scene.story.reader_left(11)
-    assert scene.story.is_all_read()
+    assert scene.story.is_complete()
     assert scene.story.is_at_rest("orders")
     assert scene.is_good()
     lines = scene.lines()
@@ -110,7 +110,7 @@ def test_a_message_that_nobody_has_read_is_not_good(scene: Scene) -> None:
     assert scene.story.unread("payments") == 2
     assert scene.story.unread("payments", 1) == 1
     assert not scene.story.is_at_rest("payments")
-    assert not scene.story.is_all_read()
+    assert not scene.story.is_complete()
     assert not scene.is_good()
 
 

@@ -215,7 +215,6 @@ def test_a_line_is_too_wide_only_because_of_an_identifier(
 
 
 def test_all_tables_are_made_in_one_place() -> None:
-    """The demos print one more, of sentences."""
     root = Path(streaming.__file__).parent
     makers = {
         path.relative_to(root).as_posix()
@@ -223,7 +222,7 @@ def test_all_tables_are_made_in_one_place() -> None:
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.ImportFrom) and node.module == "rich.table"
     }
-    assert makers - {"cli/demo/timeline.py", "cli/demo/instances.py"} == {"system/screens.py"}
+    assert makers == {"system/screens.py"}
 
 
 def printed(table: RecordTable, width: int, capsys: pytest.CaptureFixture[str]) -> list[str]:

@@ -13,16 +13,12 @@ from rich.console import Console
 
 from producers.producer import Message, QueueProducer
 from producers.queue_topics import create_queue_topics
-from streaming.cli.demo.stage import Actor, play, set_up
+from streaming.cli.demo.stage import READY_TIMEOUT_S, Actor, play, set_up
 from streaming.cli.demo.starters import Reader
 from streaming.cli.demo.story import Story
 from streaming.cli.monitor_process import monitor_process
 from streaming.kafka.clients import Cluster
 from streaming.wire.topics import Topics
-
-READY_TIMEOUT_S = 90.0
-# From the first message to the end. Usually everything is read after about a minute.
-RUN_TIMEOUT_S = 100.0
 
 
 @dataclass(frozen=True)
@@ -79,21 +75,11 @@ def run(console: Console, *, keeps: bool = False) -> int:
     headline = "[bold]queue-activation demo[/]: readers start when one more would have useful work"
     with set_up(console, headline, keeps=keeps) as stage:
         _create_queues(stage.cluster)
-        with stage.progress("starting the monitor (Spark)") as start:
-            monitor = stage.parts.enter_context(
-                monitor_process(stage.cluster.bootstrap_servers, stage.folder, READY_TIMEOUT_S)
-            )
+        with stage.progress("starting the monitor (Spark)"):
+            servers = stage.cluster.bootstrap_servers
+            monitor = stage.parts.enter_context(monitor_process(servers, stage.folder, READY_TIMEOUT_S))
         story = Story(console)
-        sender = _Sender(stage.cluster)
-        readers = [queue.reader() for queue in QUEUES]
-        longest_s = start.longest_s(RUN_TIMEOUT_S)
-        is_complete = play(
-            stage, story, readers, [sender], [monitor], lambda: story.is_all_read(sender.sent), longest_s
-        )
-        if not is_complete:
-            story.gave_up(sender.sent)
-        story.summarize()
-        return 0 if is_complete else 1
+        return play(stage, story, [_Sender(stage.cluster, story)], [monitor], [queue.reader() for queue in QUEUES])
 
 
 def _create_queues(cluster: Cluster) -> None:
@@ -109,11 +95,11 @@ def _create_queues(cluster: Cluster) -> None:
 
 
 class _Sender(Actor):
-    """Sends the messages of all queues at their scheduled times; `sent` is the number sent so far."""
+    """Sends the messages of all queues at their scheduled times."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, story: Story) -> None:
         super().__init__("sender")
-        self.sent = 0
+        self._story = story
         self._producer = QueueProducer(cluster.bootstrap_servers)
 
     def _act(self) -> None:
@@ -122,10 +108,9 @@ class _Sender(Actor):
         with self._producer as producer:
             for at_s, queue, count in sendings:
                 self.pause(begin_s + at_s - time.monotonic())
+                first = self._story.sent + 1
                 producer.send_many(
-                    Message(
-                        queue, f"{queue} {self.sent + number + 1}".encode(), f"group-{number % CONVERSATION_GROUPS}"
-                    )
+                    Message(queue, f"{queue} {first + number}".encode(), f"group-{number % CONVERSATION_GROUPS}")
                     for number in range(count)
                 )
-                self.sent += count
+                self._story.sent += count

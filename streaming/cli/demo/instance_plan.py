@@ -1,17 +1,19 @@
-"""The instances of the demo of instances, and the services in them."""
+"""The instances of the demo of instances, and the services in them. The shop and its orders are those of services."""
 
 import uuid
 from dataclasses import dataclass
 
+from streaming.cli.demo.service_plan import ORDERS, ROUTE, SHOP, STOCK
 from streaming.kafka.clients import Cluster
 from streaming.wire.service_commands import AlterDatabase, CreateDatabase, CreateRoute, CreateService, ServiceCommand
 from streaming.wire.topics import Topics
 
-SHOP, STOCK, AUDITS = "shop", "stock", "audits"
-ORDERS, RESERVE, AUDIT = "//shop/orders", "//stock/reserve", "//stock/audit"
+# The databases of the stock and of the audits, and the service of the audits.
+_STOCK, _AUDITS = "stock", "audits"
+AUDIT = "//stock/audit"
 
 # Queue -> the place that has it.
-QUEUES = {"answers": "north", "reserve": "south", "audit": "south", "mirror": "west"}
+QUEUES = {ORDERS.queue: "north", "reserve": "south", "audit": "south", "mirror": "west"}
 # The broker instance of the stock's database, which is the same in the mirror.
 _STOCK_INSTANCE = str(uuid.uuid4())
 
@@ -40,7 +42,12 @@ class Place:
     @property
     def queues(self) -> list[str]:
         """Returns its queues."""
-        return [queue for queue, place in QUEUES.items() if place == self.name]
+        return queues_of(self.name)
+
+
+def queues_of(*places: str) -> list[str]:
+    """Returns the queues of some places."""
+    return [queue for queue, place in QUEUES.items() if place in places]
 
 
 def definitions(north: str, south: str, direct_south: str, west: str) -> dict[str, list[ServiceCommand]]:
@@ -55,21 +62,21 @@ def definitions(north: str, south: str, direct_south: str, west: str) -> dict[st
     return {
         "north": [
             CreateDatabase(SHOP, str(uuid.uuid4())),
-            CreateService(SHOP, ORDERS, "answers"),
-            CreateRoute(SHOP, "ToStock", south, RESERVE, _STOCK_INSTANCE, mirror_address=west),
+            CreateService(SHOP, ORDERS.name, ORDERS.queue),
+            CreateRoute(SHOP, ROUTE, south, STOCK, _STOCK_INSTANCE, mirror_address=west),
             CreateRoute(SHOP, "ToAudit", west, service_name=AUDIT),
         ],
         "south": [
-            CreateDatabase(STOCK, _STOCK_INSTANCE),
-            CreateDatabase(AUDITS, str(uuid.uuid4())),
-            CreateService(STOCK, RESERVE, "reserve"),
-            CreateService(AUDITS, AUDIT, "audit"),
-            *(CreateRoute(each, "ToShop", north, service_name=ORDERS) for each in (STOCK, AUDITS)),
+            CreateDatabase(_STOCK, _STOCK_INSTANCE),
+            CreateDatabase(_AUDITS, str(uuid.uuid4())),
+            CreateService(_STOCK, STOCK, "reserve"),
+            CreateService(_AUDITS, AUDIT, "audit"),
+            *(CreateRoute(each, "ToShop", north, service_name=ORDERS.name) for each in (_STOCK, _AUDITS)),
         ],
         "west": [
-            CreateDatabase(STOCK, _STOCK_INSTANCE, mirroring_role="MIRROR"),
-            CreateService(STOCK, RESERVE, "mirror"),
-            CreateRoute(STOCK, "ToShop", north, service_name=ORDERS),
+            CreateDatabase(_STOCK, _STOCK_INSTANCE, mirroring_role="MIRROR"),
+            CreateService(_STOCK, STOCK, "mirror"),
+            CreateRoute(_STOCK, "ToShop", north, service_name=ORDERS.name),
             CreateRoute("msdb", "ToAudit", direct_south, service_name=AUDIT),
         ],
     }
@@ -78,6 +85,6 @@ def definitions(north: str, south: str, direct_south: str, west: str) -> dict[st
 def failover() -> dict[str, ServiceCommand]:
     """Returns the commands by which west's copy of the stock takes over, by the place."""
     return {
-        "south": AlterDatabase(STOCK, mirroring_role="MIRROR"),
-        "west": AlterDatabase(STOCK, mirroring_role="PRINCIPAL"),
+        "south": AlterDatabase(_STOCK, mirroring_role="MIRROR"),
+        "west": AlterDatabase(_STOCK, mirroring_role="PRINCIPAL"),
     }

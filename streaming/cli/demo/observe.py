@@ -15,7 +15,7 @@ from streaming.cli.demo import consumers
 from streaming.cli.demo.observe_plan import ARCHIVE, EXPIRED, GROUPS, Client, DemoGroup
 from streaming.cli.demo.observe_senders import prepare, senders
 from streaming.cli.demo.observe_story import ObserveStory, ReaderLog
-from streaming.cli.demo.stage import Stage, play, set_up
+from streaming.cli.demo.stage import READY_TIMEOUT_S, Stage, play, set_up
 from streaming.cli.demo.starters import READERS_LOG, Reader, write_configs
 from streaming.cli.group_survey import KEDA_LAG_THRESHOLD, lag_rule_readers
 from streaming.cli.monitor_process import monitor_process
@@ -25,10 +25,6 @@ from streaming.kafka.group_looks import GroupKind, GroupLooks
 from streaming.system import java
 from streaming.system.jars import broker_jars
 from streaming.system.processes import THIS_COMMAND, ChildProcess, own_environment
-
-READY_TIMEOUT_S = 90.0
-# From the first message to the end. Usually everything is read after about 50 s.
-RUN_TIMEOUT_S = 150.0
 
 _FOLDER = Path(consumers.__file__).parent
 # As small as a program that lives for seconds should be.
@@ -46,7 +42,7 @@ def run(console: Console) -> int:
     ) as stage:
         with stage.progress("creating topics and consumer groups"):
             prepare(stage.cluster)
-        with stage.progress("starting the monitor (Spark)") as start:
+        with stage.progress("starting the monitor (Spark)"):
             servers = stage.cluster.bootstrap_servers
             monitor = stage.parts.enter_context(monitor_process(servers, stage.folder, READY_TIMEOUT_S))
         groups = _with_clients(console)
@@ -59,10 +55,7 @@ def run(console: Console) -> int:
         story = ObserveStory(console, ReaderLog(stage.folder / READERS_LOG), _lag_rule(stage))
         actors = senders(stage.cluster, story, log)
         story.cannot_be_read(ARCHIVE.name, f"{EXPIRED} messages expired before anybody read them")
-        longest_s = start.longest_s(RUN_TIMEOUT_S)
-        if not play(stage, story, readers, actors, [monitor, observer], story.is_all_read, longest_s):
-            story.gave_up()
-        return 0 if story.summarize() else 1
+        return play(stage, story, actors, [monitor, observer], readers)
 
 
 @contextmanager
@@ -102,10 +95,7 @@ def _program(client: Client) -> list[str]:
     if client is Client.JAVA:
         jars_of_client = f"{broker_jars()[0].parent}/*"
         return [str(java.find_java()), *_JVM_OPTIONS, "-cp", jars_of_client, str(_FOLDER / "JavaConsumer.java")]
-    file = {
-        Client.CONFLUENT_KAFKA: "confluent_kafka_consumer.py",
-        Client.KAFKA_PYTHON: "kafka_python_consumer.py",
-    }[client]
+    file = f"{client.value.replace('-', '_')}_consumer.py"
     return [sys.executable, str(_FOLDER / file)]
 
 

@@ -6,26 +6,8 @@ from pathlib import Path
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
 
-from streaming.cli.demo.observe_plan import (
-    ABORTED,
-    ARCHIVE,
-    AUDIT,
-    BURST,
-    COMMITTED,
-    CONSUMERS_OF_BURST,
-    EXPIRED,
-    GROUPS,
-    HOT_PARTITION,
-    INVOICES,
-    ORDERS,
-    PAID,
-    PAYMENTS,
-    SMALL_BURST,
-    TRICKLE,
-    TRICKLE_INTERVAL_S,
-    DemoGroup,
-    spread,
-)
+from streaming.cli.demo import observe_plan as plan
+from streaming.cli.demo.observe_plan import DemoGroup, spread
 from streaming.cli.demo.observe_story import ObserveStory
 from streaming.cli.demo.stage import Actor
 from streaming.kafka.admin import Admin
@@ -35,7 +17,7 @@ from streaming.kafka.group_coordinator import wait_for_coordinator
 # A new broker that is slow takes a while to make the topic of all groups.
 _COORDINATOR_S = 60.0
 # The pauses make the timeline readable.
-_BEGIN_S = {ORDERS: 0.5, INVOICES: 1.5, PAYMENTS: 4.0, AUDIT: 7.0}
+_BEGIN_S = {plan.ORDERS: 0.5, plan.INVOICES: 1.5, plan.PAYMENTS: 4.0, plan.AUDIT: 7.0}
 _SEEN_S = 3.0
 # A burst that must go on gets more messages when a partition has so few.
 _FEW, _MORE = 30, 60
@@ -50,18 +32,18 @@ def prepare(cluster: Cluster) -> None:
     The messages of one topic expire unread: they are deleted as `retention.ms` would.
     """
     admin = Admin(cluster)
-    new = [NewTopic(group.name, group.partitions, 1) for group in GROUPS]
+    new = [NewTopic(group.name, group.partitions, 1) for group in plan.GROUPS]
     for created in admin.client.create_topics(new).values():
         admin.client.result(created)
-    for group in GROUPS:
+    for group in plan.GROUPS:
         places = [TopicPartition(group.name, partition, 0) for partition in range(group.partitions)]
         wait_for_coordinator(cluster, group.name, _COORDINATOR_S)
         consumer = cluster.consumer({"group.id": group.name})
         consumer.commit(offsets=places, asynchronous=False)
         consumer.close()
-    messages = {f"expired {number}": number % ARCHIVE.partitions for number in range(EXPIRED)}
-    _produce(cluster.producer(), ARCHIVE, messages)
-    to_end = [TopicPartition(ARCHIVE.name, partition, -1) for partition in range(ARCHIVE.partitions)]
+    messages = {f"expired {number}": number % plan.ARCHIVE.partitions for number in range(plan.EXPIRED)}
+    _produce(cluster.producer(), plan.ARCHIVE, messages)
+    to_end = [TopicPartition(plan.ARCHIVE.name, partition, -1) for partition in range(plan.ARCHIVE.partitions)]
     for deleted in admin.client.delete_records(to_end).values():
         admin.client.result(deleted)
 
@@ -69,10 +51,10 @@ def prepare(cluster: Cluster) -> None:
 def senders(cluster: Cluster, story: ObserveStory, observer_log: Path) -> list[Actor]:
     """Returns the senders of all groups to which something is sent."""
     return [
-        _Bursts(cluster, story, ORDERS),
-        _Trickle(cluster, story, INVOICES),
-        _HotPartition(cluster, story, PAYMENTS),
-        _Aborted(cluster, story, AUDIT, observer_log),
+        _Bursts(cluster, story, plan.ORDERS),
+        _Trickle(cluster, story, plan.INVOICES),
+        _HotPartition(cluster, story, plan.PAYMENTS),
+        _Aborted(cluster, story, plan.AUDIT, observer_log),
     ]
 
 
@@ -118,24 +100,24 @@ class _Bursts(_Sender):
 
     def _send_all(self) -> None:
         name, partitions = self._group.name, self._group.partitions
-        self._send(spread(BURST, partitions))
-        while self._story.receiving[name] < CONSUMERS_OF_BURST:
+        self._send(spread(plan.BURST, partitions))
+        while self._story.receiving[name] < plan.CONSUMERS_OF_BURST:
             self.pause(_LOOK_S)
             few = [place for place in range(partitions) if self._story.unread(name, place) < _FEW]
             if few:
                 self._send(dict.fromkeys(few, _MORE))
         self._rest()
         self.pause(1.0)
-        self._send(spread(SMALL_BURST, partitions))
+        self._send(spread(plan.SMALL_BURST, partitions))
 
 
 class _Trickle(_Sender):
     """Sends a message now and then, and another when the reader has left."""
 
     def _send_all(self) -> None:
-        for number in range(TRICKLE):
+        for number in range(plan.TRICKLE):
             self._send({number % self._group.partitions: 1})
-            self.pause(TRICKLE_INTERVAL_S)
+            self.pause(plan.TRICKLE_INTERVAL_S)
         self._rest()
         self.pause(_SEEN_S)
         self._send({0: 1})
@@ -145,7 +127,7 @@ class _HotPartition(_Sender):
     """Sends all messages to one partition."""
 
     def _send_all(self) -> None:
-        self._send({HOT_PARTITION: PAID})
+        self._send({plan.HOT_PARTITION: plan.PAID})
 
 
 class _Aborted(_Sender):
@@ -158,12 +140,12 @@ class _Aborted(_Sender):
     def _send_all(self) -> None:
         self._producer.init_transactions()
         self._producer.begin_transaction()
-        super()._produce({f"aborted {number}": number % self._group.partitions for number in range(ABORTED)})
+        super()._produce({f"aborted {number}": number % self._group.partitions for number in range(plan.ABORTED)})
         self._producer.abort_transaction()
         self.wait_until(lambda: _IS_TESTED in self._observer_log.read_text(errors="replace"))
-        self._story.cannot_be_read(self._group.name, f"a transaction of {ABORTED} messages was aborted")
+        self._story.cannot_be_read(self._group.name, f"a transaction of {plan.ABORTED} messages was aborted")
         self.pause(_SEEN_S)
-        self._send(spread(COMMITTED, self._group.partitions))
+        self._send(spread(plan.COMMITTED, self._group.partitions))
 
     def _produce(self, messages: Mapping[str, int]) -> None:
         self._producer.begin_transaction()

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from queue import Empty, SimpleQueue
 
 from rich.console import Console
 
@@ -51,7 +50,7 @@ class ObserveStory(Timeline):
         receiving: By group, the number of readers that have received something.
     """
 
-    topics = (TOPICS.activations,)
+    topics = ((TOPICS.activations,),)
 
     def __init__(self, console: Console, log: ReaderLog, lag_rule: Callable[[str], int]) -> None:
         """Begins.
@@ -65,7 +64,6 @@ class ObserveStory(Timeline):
         self.receiving: Counter[str] = Counter()
         self._log = log
         self._lag_rule = lag_rule
-        self._news: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._places: dict[str, Place] = {}
         self._sent: Counter[Place] = Counter()
         self._read: Counter[Place] = Counter()
@@ -84,11 +82,11 @@ class ObserveStory(Timeline):
             self._places[message] = group, partition
             self._sent[group, partition] += 1
         yield
-        self._news.put(partial(self._have_arrived, group, len(messages), time.time(), is_first))
+        self.tell(partial(self._have_arrived, group, len(messages), time.time(), is_first))
 
     def cannot_be_read(self, group: str, what: str) -> None:
         """Notes offsets that nobody can read."""
-        self._news.put(partial(self._note_unreadable, group, what))
+        self.tell(partial(self._note_unreadable, group, what))
 
     def unread(self, group: str, *partitions: int) -> int:
         """Returns the number of messages in some partitions, or in all, that nobody has read yet."""
@@ -99,18 +97,13 @@ class ObserveStory(Timeline):
         """Returns whether a group has nothing unread, and no reader."""
         return not self._there[group] and not self.unread(group)
 
-    def is_all_read(self) -> bool:
+    def is_complete(self) -> bool:
         """Returns whether all messages have been read."""
         return len(self._places) == self.read
 
     def step(self) -> None:
         """Prints what the actors have noted, and takes in what the readers have printed."""
-        while True:
-            try:
-                news = self._news.get_nowait()
-            except Empty:
-                break
-            news()
+        super().step()
         for line in self._log.new_lines():
             if (found := _READ.fullmatch(line)) is not None:
                 self._was_read(int(found[1]), found[2], found[3])
@@ -119,10 +112,10 @@ class ObserveStory(Timeline):
         if is_first:
             self._waiting_since_s[group] = at_s
         self.arrived += count
-        self._line(group, "->", f"{plural(count, 'message')} arrived", "")
+        self._line(group, "->", f"{plural(count, 'message')} arrived")
 
     def _note_unreadable(self, group: str, what: str) -> None:
-        self._line(group, "--", what, "")
+        self._line(group, "--", what)
         self._show_lag_rule(group, ", for nothing")
 
     def _was_read(self, process_id: int, group: str, message: str) -> None:
@@ -162,26 +155,22 @@ class ObserveStory(Timeline):
         self._there[queue] -= 1
         super().reader_left(process_id)
 
-    def gave_up(self) -> None:
-        """Prints that the time was over before everything was read."""
-        sent = len(self._places)
-        self._console.print(f"\n[bold red]not everything happened in time: {sent} sent, {self.read} read[/]")
+    def _missing(self) -> str:
+        return f"not everything happened in time: {len(self._places)} sent, {self.read} read"
 
     def summarize(self) -> bool:
         """Prints the summary; returns whether everything was read, and each reader has received something."""
         strangers = len(self._seen - self._places.keys())
         useful = "each has" if not self._useless else f"{self._useless} of them have not"
         self._print_summary(
-            [
-                ("messages sent, read", f"{len(self._places)}, {self.read}"),
-                ("aborted or expired", f"{ABORTED + EXPIRED}; {strangers} of them read"),
-                ("readers started", f"{self.readers}; {useful} received messages"),
-                ("arrival -> activation", latencies(self._latencies_s, "on empty groups")),
-                ("most readers at a time", _by_group(self._most_there)),
-                ("a lag rule wanted", _by_group(self._most_wanted)),
-            ]
+            ("messages sent, read", f"{len(self._places)}, {self.read}"),
+            ("aborted or expired", f"{ABORTED + EXPIRED}; {strangers} of them read"),
+            ("readers started", f"{self.readers}; {useful} received messages"),
+            ("arrival -> activation", latencies(self._latencies_s, "on empty groups")),
+            ("most readers at a time", _by_group(self._most_there)),
+            ("a lag rule wanted", _by_group(self._most_wanted)),
         )
-        return self.is_all_read() and not strangers and not self._useless
+        return self.is_complete() and not strangers and not self._useless
 
 
 def _by_group(counts: Counter[str]) -> str:

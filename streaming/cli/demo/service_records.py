@@ -110,7 +110,21 @@ class ServiceRecords:
         for each in self.deliveries:
             if each.kind != "TIMER":
                 found[each.conversation_id, each.is_answer].append(END if each.kind == "END" else each.body)
-        return differences(said, found)
+        expected: dict[Direction, Sequence[bytes]] = {}
+        for conversation_id, bodies in said.items():
+            expected[conversation_id, False] = bodies
+            expected[conversation_id, True] = [*(ANSWER + body for body in bodies), END]
+        sides = expected.keys() | found.keys()
+        return sum((compare(expected.get(side, []), found.get(side, [])) for side in sides), NO_DIFFERENCES)
+
+    def conversations_in(self, queue: str) -> set[str]:
+        """Returns the conversations of which a message was delivered into a queue."""
+        return {each.conversation_id for each in [*self.deliveries] if each.queue == queue}
+
+    def has_delivered(self, said: Mapping[str, Sequence[bytes]]) -> bool:
+        """Returns whether all that some initiators have said was delivered."""
+        delivered = {(each.conversation_id, each.body) for each in [*self.deliveries] if not each.is_answer}
+        return all((conversation_id, body) in delivered for conversation_id, bodies in said.items() for body in bodies)
 
     def delivered(self) -> int:
         """Returns the number of different messages of initiators that were delivered."""
@@ -128,28 +142,15 @@ class ServiceRecords:
 
     def route_change(self) -> RouteChange:
         """Returns the fate of conversations with the stock when the route changed."""
-        queues: dict[str, set[str]] = defaultdict(set)
-        last_sent_s: dict[str, float] = {}
-        pinned: set[str] = set()
         north, south = STOCKS[NORTH].queue, STOCKS[SOUTH].queue
-        for each in self._messages():
-            if each.queue not in (north, south):
-                continue
-            queues[each.conversation_id].add(each.queue)
-            last_sent_s[each.conversation_id] = self.sent_s(each) or 0.0
-            if self.altered_s is not None and each.at_s < self.altered_s:
-                pinned.add(each.conversation_id)
-        in_force_s = self.in_force_s or float("inf")
-        new = {each for each in queues if self._begun_s.get(each, 0.0) > in_force_s}
-        wrong = [
-            conversation_id
-            for conversation_id, found in queues.items()
-            if len(found) > 1
-            or (conversation_id in pinned and found != {north})
-            or (conversation_id in new and found != {south})
-        ]
-        stayed = [each for each in pinned.difference(wrong) if last_sent_s[each] > in_force_s]
-        return RouteChange(len(stayed), len(new.difference(wrong)), len(wrong))
+        in_north, in_south = self.conversations_in(north), self.conversations_in(south)
+        altered_s, in_force_s = self.altered_s or 0.0, self.in_force_s or float("inf")
+        stock = [each for each in self._messages() if each.queue in (north, south)]
+        pinned = {each.conversation_id for each in stock if each.at_s < altered_s}
+        went_on = {each.conversation_id for each in stock if (self.sent_s(each) or 0.0) > in_force_s}
+        new = {each for each in in_north | in_south if self._begun_s.get(each, 0.0) > in_force_s}
+        wrong = (in_north & in_south) | (pinned & in_south) | (new & in_north)
+        return RouteChange(len((pinned & went_on) - wrong), len(new - wrong), len(wrong))
 
     def held_until_s(self) -> float | None:
         """Returns the time from the creation of the missing service to the last message that was held for it."""
@@ -166,21 +167,6 @@ class ServiceRecords:
 
     def _messages(self) -> list[Delivery]:
         return [each for each in self.deliveries if each.kind == "MESSAGE"]
-
-
-def differences(said: Mapping[str, Sequence[bytes]], found: Mapping[Direction, Sequence[bytes]]) -> Differences:
-    """Compares what was delivered with what initiators have said, all of whose messages are answered, and then an end.
-
-    Args:
-        said: Conversation -> what its initiator has said.
-        found: Direction -> the messages that were delivered, with END for an EndDialog.
-    """
-    expected: dict[Direction, Sequence[bytes]] = {}
-    for conversation_id, bodies in said.items():
-        expected[conversation_id, False] = bodies
-        expected[conversation_id, True] = [*(ANSWER + body for body in bodies), END]
-    sides = expected.keys() | found.keys()
-    return sum((compare(expected.get(side, []), found.get(side, [])) for side in sides), NO_DIFFERENCES)
 
 
 def compare(expected: Sequence[bytes], found: Sequence[bytes]) -> Differences:

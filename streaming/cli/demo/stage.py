@@ -1,11 +1,11 @@
-"""The parts of a demo that all demos share: their start, and the loop in which readers start and the timeline grows."""
+"""The stage that all demos share: their brokers, and the loop in which readers start and the timeline grows."""
 
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich.console import Console
@@ -19,64 +19,92 @@ from streaming.system import stop_signals
 from streaming.system.embedded_broker import EmbeddedBroker
 from streaming.system.jars import broker_jars
 from streaming.system.processes import ChildProcess
+from streaming.system.relay import Relay
 from streaming.system.threads import WatchedThread
 from streaming.wire.topics import Topics
 
+# The longest time until programs are ready. The start of two Spark programs takes about 20 s with 2 cores.
+READY_TIMEOUT_S = 180.0
+# The longest time from the first message to the end of a story, which usually takes about a minute.
+_RUN_TIMEOUT_S = 150.0
+# A story may also take this many times as long as the start of its programs. On an idle machine with two cores it takes
+# about as long as five starts.
+_STARTS = 6
 _STEP_S = 0.02
 # How often an actor looks at what it waits for.
 _POLL_S = 0.05
-# The longest story is this many times as long as the start of its programs. On an idle machine with two cores it takes
-# about as long as five starts.
-_STARTS = 6
 
 
-@dataclass(frozen=True)
+@dataclass
 class Stage:
     """The parts of a demo.
 
     Attributes:
         console: The demo's output.
-        cluster: Its Kafka cluster, with the topics that the monitor needs.
         folder: A folder, which is deleted at the end.
         parts: What is stopped at the end.
         keeps: Whether everything stays until a signal.
+        clusters: The demo's Kafka clusters.
+        slowest_s: The time that the slowest part took to start.
     """
 
     console: Console
-    cluster: Cluster
     folder: Path
     parts: ExitStack
-    keeps: bool = False
+    keeps: bool
+    clusters: list[Cluster] = field(default_factory=list)
+    slowest_s: float = 0.0
+
+    @property
+    def cluster(self) -> Cluster:
+        """Returns the first Kafka cluster."""
+        return self.clusters[0]
 
     @contextmanager
-    def progress(self, what: str) -> Iterator["Took"]:
+    def progress(self, what: str) -> Iterator[None]:
         """Says what happens in the block, and then how long it took."""
-        with progress(self.console, what) as took:
-            yield took
+        begin_s = time.monotonic()
+        self.console.print(f"  {what} ...", end="")
+        yield
+        took_s = time.monotonic() - begin_s
+        self.slowest_s = max(self.slowest_s, took_s)
+        self.console.print(f" ready after {took_s:.1f} s")
 
 
 @contextmanager
-def set_up(console: Console, headline: str, *, keeps: bool = False) -> Iterator[Stage]:
-    """Starts a Kafka broker with the monitor's topics, and the dashboard; ends everything at the end of the block.
+def brokers(
+    console: Console, headline: str, relays: Sequence[Relay | None] = (None,), *, keeps: bool = False
+) -> Iterator[Stage]:
+    """Starts a Kafka broker for each relay; ends everything at the end of the block.
 
     Args:
         console: The demo's output.
         headline: What the demo shows.
+        relays: For each broker the way to it, or None.
         keeps: Whether `play` goes on until a signal.
 
     Raises:
-        UserError: Java or the jars are missing, or the broker does not start.
+        UserError: Java or the jars are missing, or a broker does not start.
     """
     with tempfile.TemporaryDirectory(prefix="queue-activation-demo-") as folder, ExitStack() as parts:
         console.print(f"{headline}\n")
         broker_jars()  # the line of the broker would otherwise be broken by the progress of fetching them
-        with progress(console, "starting a Kafka broker"):
-            broker = parts.enter_context(EmbeddedBroker())
-        cluster = Cluster(broker.bootstrap_servers, {})
-        Admin(cluster).create_topics(Topics().specs(), partitions=2, replication_factor=1)
-        if (address := parts.enter_context(dashboard(cluster))) is not None:
+        stage = Stage(console, Path(folder), parts, keeps)
+        with stage.progress(f"starting {'a Kafka broker' if len(relays) == 1 else 'two Kafka brokers'}"):
+            for relay in relays:
+                broker = parts.enter_context(EmbeddedBroker(relay=relay))
+                stage.clusters.append(Cluster(broker.bootstrap_servers))
+        yield stage
+
+
+@contextmanager
+def set_up(console: Console, headline: str, *, keeps: bool = False) -> Iterator[Stage]:
+    """Starts a Kafka broker with the monitor's topics, and the dashboard; otherwise like `brokers`."""
+    with brokers(console, headline, keeps=keeps) as stage:
+        Admin(stage.cluster).create_topics(Topics().specs(), partitions=2, replication_factor=1)
+        if (address := stage.parts.enter_context(dashboard(stage.cluster))) is not None:
             console.print(f"  the dashboard shows what happens and why: {address}")
-        yield Stage(console, cluster, Path(folder), parts, keeps)
+        yield stage
 
 
 @contextmanager
@@ -129,69 +157,70 @@ class Actor(WatchedThread):
 def play(
     stage: Stage,
     timeline: Timeline,
-    readers: Sequence[Reader],
     actors: Sequence[Actor],
     programs: Sequence[ChildProcess],
-    is_complete: Callable[[], bool],
-    timeout_s: float,
-) -> bool:
-    """Runs the actors, starts readers, and shows what is in the topics.
+    readers: Sequence[Reader] = (),
+) -> int:
+    """Runs the actors, starts readers, and shows what is in the topics, and at last the summary.
 
     Args:
         stage: The demo's parts.
         timeline: Shows the events.
-        readers: The reader programs.
         actors: The threads that make things happen.
         programs: The programs that must not end before.
-        is_complete: Returns whether everything has happened. Asked when all actors are done.
-        timeout_s: The longest time for it.
+        readers: The reader programs.
 
     Returns:
-        Whether everything happened in time.
+        The demo's exit code: 0 if everything happened in time, and as it should.
 
     Raises:
         UserError: One of the programs has ended.
         Exception: That of an actor.
     """
-    with (
-        stop_signals.taken() as signals,
-        TopicFollower(stage.cluster, [*timeline.topics], Start.END) as follower,
-        Starters(stage.cluster, readers, stage.folder, timeline) as starters,
-    ):
+    is_complete = False
+    with stop_signals.taken() as signals, ExitStack() as parts:
+        followers = [
+            parts.enter_context(TopicFollower(cluster, [*topics], Start.END))
+            for cluster, topics in zip(stage.clusters, timeline.topics, strict=True)
+        ]
+        starters = Starters(stage.cluster, readers, stage.folder, timeline, parts)
         # A signal in the middle of a step could leave a reader behind.
         signals.only_note()
         for actor in actors:
             actor.start()
         timeline.begin()
-        deadline_s = time.monotonic() + timeout_s
+        deadline_s = time.monotonic() + max(_RUN_TIMEOUT_S, _STARTS * stage.slowest_s)
         try:
-            while time.monotonic() < deadline_s:
+            while not is_complete and time.monotonic() < deadline_s:
                 signals.check()
                 for actor in actors:
                     actor.check()
                 starters.step()
-                _show(follower, timeline)
+                for follower in followers:
+                    _show(follower, timeline)
                 timeline.step()
                 starters.tell()
                 for program in programs:
                     program.require_running()
-                is_done = not any(actor.is_alive() for actor in actors)
-                if is_done and not timeline.is_anybody_there and is_complete():
-                    _keep(stage, starters, signals)
-                    return True
+                is_over = not timeline.is_anybody_there and not any(actor.is_alive() for actor in actors)
+                is_complete = is_over and timeline.is_complete()
+            if is_complete and stage.keeps:
+                _keep(stage, starters, signals)
         finally:
             for actor in actors:
                 actor.is_over.set()
             for actor in actors:
                 actor.join(stop_signals.GRACE_S if stop_signals.is_asked() else None)
-        return False
+    if not is_complete:
+        timeline.gave_up()
+    is_good = timeline.summarize()
+    return 0 if is_complete and is_good else 1
 
 
 def _keep(stage: Stage, starters: Starters, signals: stop_signals.StopSignals) -> None:
-    """Goes on starting readers until a signal, if everything stays."""
-    if stage.keeps:
-        stage.console.print(f"everything goes on until Ctrl-C. Kafka is at {stage.cluster.bootstrap_servers}")
-    while stage.keeps and not signals.stop.is_set():
+    """Goes on starting readers until a signal."""
+    stage.console.print(f"everything goes on until Ctrl-C. Kafka is at {stage.cluster.bootstrap_servers}")
+    while not signals.stop.is_set():
         starters.step()
 
 
@@ -202,24 +231,3 @@ def _show(follower: TopicFollower, timeline: Timeline) -> None:
         message = follower.poll(left_s)
         if message is not None:
             timeline.saw(message)
-
-
-@dataclass
-class Took:
-    """The time that a step of the set-up took, once it is done."""
-
-    seconds: float = 0.0
-
-    def longest_s(self, usual_s: float) -> float:
-        """Returns the longest time for a story: longer than usual where the start took long, too."""
-        return max(usual_s, _STARTS * self.seconds)
-
-
-@contextmanager
-def progress(console: Console, what: str) -> Iterator[Took]:
-    """Says what happens in the block, and then how long it took."""
-    begin_s, took = time.monotonic(), Took()
-    console.print(f"  {what} ...", end="")
-    yield took
-    took.seconds = time.monotonic() - begin_s
-    console.print(f" ready after {took.seconds:.1f} s")

@@ -2,13 +2,11 @@
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import ParamSpec, Self
 
 from streaming.cli.demo.timeline import Timeline
 from streaming.core.activation.start_decisions import Action
@@ -17,8 +15,6 @@ from streaming.daemons.activator.settings import ActivatorEvent, ActivatorSettin
 from streaming.daemons.host.task_changes import TaskChange, TaskEvent
 from streaming.daemons.host.task_host import HostSettings, TaskHost
 from streaming.kafka.clients import Cluster
-
-P = ParamSpec("P")
 
 # How long the activator, and then the host, waits in a step.
 _STEP_S = 0.02
@@ -48,48 +44,36 @@ class Reader:
 
 
 class Starters:
-    """The activator, and the host if it has a program, in this process. A context manager.
+    """The activator, and the host if it has a program, in this process. They report what they do to the timeline."""
 
-    They report what they do to the timeline.
-    """
-
-    def __init__(self, cluster: Cluster, readers: Sequence[Reader], folder: Path, timeline: Timeline) -> None:
-        """Writes their configuration files into the folder.
+    def __init__(
+        self, cluster: Cluster, readers: Sequence[Reader], folder: Path, timeline: Timeline, parts: ExitStack
+    ) -> None:
+        """Writes their configuration files into the folder, and starts those that have a program.
 
         Args:
             cluster: The Kafka cluster.
             readers: The programs to start.
             folder: The folder, also for the activator's state and the output of the readers.
             timeline: Receives the starts and exits of readers.
+            parts: Stops the activator and the host at its end.
         """
         self._timeline = timeline
-        activator_config, host_config = write_configs(readers, folder)
-        settings = ActivatorSettings(cluster, activator_config, folder / "activator", stop_programs=True)
-        self._activator = Activator(settings, self._activator_says)
-        self._host: TaskHost | None = None
-        if any(reader.procedure_name is not None for reader in readers):
-            self._host = TaskHost(HostSettings(cluster, host_config), lambda _line: None, self._host_says)
-        self._both = ExitStack()
         self._news: list[tuple[float, Callable[[], None]]] = []
-
-    def __enter__(self) -> Self:
-        with ExitStack() as both:
-            both.enter_context(self._activator)
-            if self._host is not None:
-                both.enter_context(self._host)
-            self._both = both.pop_all()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._both.close()
+        self._starters: list[Activator | TaskHost] = []
+        activator_config, host_config = write_configs(readers, folder)
+        if any(reader.procedure_name is None for reader in readers):
+            settings = ActivatorSettings(cluster, activator_config, folder / "activator", stop_programs=True)
+            activator = Activator(settings, lambda event: self._activator_says(event, activator.running))
+            self._starters.append(parts.enter_context(activator))
+        if any(reader.procedure_name is not None for reader in readers):
+            host = TaskHost(HostSettings(cluster, host_config), lambda _line: None, self._host_says)
+            self._starters.append(parts.enter_context(host))
 
     def step(self) -> None:
         """Runs a step of each."""
-        self._activator.step(_STEP_S)
-        if self._host is not None:
-            self._host.step(_STEP_S)
+        for starter in self._starters:
+            starter.step(_STEP_S)
 
     def tell(self) -> None:
         """Tells the timeline what both did, a moment later: after it has seen the records that caused it."""
@@ -98,22 +82,24 @@ class Starters:
             _, news = self._news.pop(0)
             news()
 
-    def _activator_says(self, event: ActivatorEvent) -> None:
+    def _activator_says(self, event: ActivatorEvent, running: Mapping[str, int]) -> None:
         if event.what == Action.START and event.queue is not None:
-            session_id = next(session for session, pid in self._activator.running.items() if pid == event.pid)
-            self._note(self._timeline.reader_started, event.queue, session_id, event.pid, "by the activator")
+            session_id = next(session for session, pid in running.items() if pid == event.pid)
+            started = partial(self._timeline.reader_started, event.queue, session_id, event.pid, "by the activator")
+            self._note(started)
         elif event.what == Action.EXIT:
-            self._note(self._timeline.reader_left, event.pid)
+            self._note(partial(self._timeline.reader_left, event.pid))
 
     def _host_says(self, change: TaskChange) -> None:
         if change.what is TaskEvent.STARTED:
             task = change.task
-            self._note(self._timeline.reader_started, task.queue, task.task_id, change.process_id, "by the host")
+            started = partial(self._timeline.reader_started, task.queue, task.task_id, change.process_id, "by the host")
+            self._note(started)
         elif change.what is TaskEvent.EXITED:
-            self._note(self._timeline.reader_left, change.process_id)
+            self._note(partial(self._timeline.reader_left, change.process_id))
 
-    def _note(self, tell: Callable[P, None], *arguments: P.args, **named: P.kwargs) -> None:
-        self._news.append((time.monotonic(), partial(tell, *arguments, **named)))
+    def _note(self, news: Callable[[], None]) -> None:
+        self._news.append((time.monotonic(), news))
 
 
 def write_configs(readers: Sequence[Reader], folder: Path) -> tuple[Path, Path]:

@@ -12,43 +12,47 @@ LAG_POLL_INTERVAL_S = 30.0
 
 
 class Story(Timeline):
-    """Prints events, and collects what the summary needs."""
+    """Prints events, and collects what the summary needs.
+
+    Attributes:
+        sent: The number of messages that were sent.
+    """
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
+        self.sent = 0
         self._arrivals_s: list[tuple[float, str]] = []
 
-    def _note_arrival(self, queue: str, count: int, at_s: float, is_first: bool) -> None:
-        if is_first:
+    def _saw_arrival(self, queue: str, count: int, at_s: float) -> None:
+        if self._unread[queue] <= 0:
             self._waiting_since_s[queue] = at_s
         self._arrivals_s.append((at_s, queue))
-        self._line(queue, "->", f"{plural(count, 'message')} arrived", "")
+        self._line(queue, "->", f"{plural(count, 'message')} arrived")
+        super()._saw_arrival(queue, count, at_s)
 
-    def is_all_read(self, sent: int) -> bool:
+    def is_complete(self) -> bool:
         """Returns whether all messages that were sent have arrived and been read."""
-        return self.arrived == self.read == sent
+        return self.arrived == self.read == self.sent
 
-    def gave_up(self, sent: int) -> None:
-        """Prints that the time was over before everything was read."""
-        self._console.print(f"\n[bold red]not everything was read in time: {sent} sent, {self.read} read[/]")
+    def _missing(self) -> str:
+        return f"not everything was read in time: {self.sent} sent, {self.read} read"
 
-    def summarize(self) -> None:
-        """Prints the summary."""
+    def summarize(self) -> bool:
+        """Prints the summary; returns whether everything was read."""
         delays_s = [self._until_next_poll_s(at_s) for at_s, _ in self._arrivals_s]
         polls_with_lag = {(queue, self._poll_number(at_s)) for at_s, queue in self._arrivals_s}
         self._print_summary(
-            [
-                ("messages sent, read", f"{self.arrived}, {self.read}"),
-                ("activations", str(self._activations)),
-                ("readers started", str(self.readers)),
-                ("arrival -> activation", latencies(self._latencies_s, "on empty queues")),
-                (
-                    f"polling the lag every {LAG_POLL_INTERVAL_S:.0f} s",
-                    f"p50 {percentile(delays_s, 0.5):.1f} s, p99 {percentile(delays_s, 0.99):.1f} s "
-                    f"(computed: it would have seen a backlog {len(polls_with_lag)} times)",
-                ),
-            ]
+            ("messages sent, read", f"{self.arrived}, {self.read}"),
+            ("activations", str(self._activations)),
+            ("readers started", str(self.readers)),
+            ("arrival -> activation", latencies(self._latencies_s, "on empty queues")),
+            (
+                f"polling the lag every {LAG_POLL_INTERVAL_S:.0f} s",
+                f"p50 {percentile(delays_s, 0.5):.1f} s, p99 {percentile(delays_s, 0.99):.1f} s "
+                f"(computed: it would have seen a backlog {len(polls_with_lag)} times)",
+            ),
         )
+        return self.is_complete()
 
     def _poll_number(self, at_s: float) -> int:
         return math.floor((at_s - self._begin_s) / LAG_POLL_INTERVAL_S)

@@ -7,20 +7,21 @@ monitor really wrote.
 import math
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from queue import SimpleQueue
 from typing import TypeVar
 
 import msgspec
 from confluent_kafka import Message
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from streaming.core.activation.session_ids import program_of
 from streaming.core.numbers import plural
 from streaming.daemons.host.start_records import decode_task
 from streaming.system.logs import printable
+from streaming.system.screens import Fields
 from streaming.wire import input_records, notifications
 from streaming.wire.input_records import Commit, MessageArrived, Receive, ReceiveRecord, Rollback
 from streaming.wire.record_decoders import InvalidRecordError
@@ -34,14 +35,18 @@ _QUEUE_STYLES = ("cyan", "magenta", "yellow", "green", "blue")
 class Timeline:
     """Prints events of queues and their readers, and counts messages and readers.
 
+    Actors call only `tell`. All other methods are for the main thread.
+
     Attributes:
-        topics: The topics with the events.
+        topics: The topics with the events, for each Kafka cluster of the stage.
+        name_width: The width of the names of queues.
         arrived: The messages that have arrived.
         read: The messages that readers have received and committed.
         readers: The reader programs that have been started.
     """
 
-    topics: Sequence[str] = (TOPICS.arrivals, TOPICS.receives, TOPICS.activations, TOPICS.tasks)
+    topics: Sequence[Sequence[str]] = ((TOPICS.arrivals, TOPICS.receives, TOPICS.activations, TOPICS.tasks),)
+    name_width = 10
 
     def __init__(self, console: Console) -> None:
         self.arrived = 0
@@ -58,6 +63,7 @@ class Timeline:
         # By queue: when its first unread message came, until an activation.
         self._waiting_since_s: dict[str, float] = {}
         self._latencies_s: list[float] = []
+        self._news: SimpleQueue[Callable[[], None]] = SimpleQueue()
 
     def begin(self) -> None:
         """Starts the clock of the timeline, just before the first message is sent."""
@@ -83,20 +89,16 @@ class Timeline:
             activation = notifications.decode(message)
             self._saw_activation(activation.queue, activation.sequence, activation.reason or "")
 
-    def _saw_arrival(self, queue: str, count: int, at_s: float) -> None:
-        self._note_arrival(queue, count, at_s, self._unread[queue] <= 0)
-        self._unread[queue] += count
-        self.arrived += count
-
-    def _note_arrival(self, queue: str, count: int, at_s: float, is_first: bool) -> None:
-        """Notes an arrival.
+    def _saw_arrival(self, queue: str, count: int, at_s: float) -> None:  # noqa: ARG002  (for subclasses)
+        """Counts messages that have arrived.
 
         Args:
             queue: The queue.
             count: The number of messages.
             at_s: The time of the record.
-            is_first: Whether the queue had no unread messages.
         """
+        self._unread[queue] += count
+        self.arrived += count
 
     def _waited_s(self, queue: str) -> float | None:
         """Returns the time that the first message of an activated queue has waited; None if none has waited so long."""
@@ -131,7 +133,7 @@ class Timeline:
         """Prints the start of a reader program."""
         self.readers += 1
         self._numbers[process_id] = self.readers, queue, program_id
-        self._line(queue, ">>", f"reader {self.readers} started {by}", "")
+        self._line(queue, ">>", f"reader {self.readers} started {by}")
 
     def reader_left(self, process_id: int | None) -> None:
         """Prints the exit of a reader program."""
@@ -144,29 +146,46 @@ class Timeline:
         """Returns whether a reader program runs."""
         return bool(self._numbers)
 
-    def step(self) -> None:
-        """Prints what has waited to be printed. Call it after the records of a moment."""
+    def tell(self, news: Callable[[], None]) -> None:
+        """Has the next step call a function, in the main thread. An actor calls this method."""
+        self._news.put(news)
 
-    def _line(self, queue: str, mark: str, text: str, style: str) -> None:
+    def step(self) -> None:
+        """Calls what actors have given to `tell`. Subclasses also print lines here, after the records of a moment."""
+        while not self._news.empty():
+            self._news.get()()
+
+    def is_complete(self) -> bool:
+        """Returns whether everything has happened. `play` asks when all actors are done."""
+        raise NotImplementedError
+
+    def gave_up(self) -> None:
+        """Prints that the time was over before everything happened."""
+        self._console.print(f"\n[bold red]{self._missing()}[/]")
+
+    def _missing(self) -> str:
+        """Returns the sentence about what has not happened in time."""
+        raise NotImplementedError
+
+    def summarize(self) -> bool:
+        """Prints the summary; returns whether everything was as it must be."""
+        raise NotImplementedError
+
+    def _line(self, queue: str, mark: str, text: str, style: str = "") -> None:
         color = self._styles.setdefault(queue, _QUEUE_STYLES[len(self._styles) % len(_QUEUE_STYLES)])
         self._console.print(
             Text.assemble(
                 (f"{time.time() - self._begin_s:6.1f} s  ", "dim"),
-                (f"{printable(queue):<10}", color),
-                f"{mark}  ",
+                (printable(queue).ljust(self.name_width), color),
+                f"{mark}  " if mark else "",
                 (printable(text), style),
             ),
             soft_wrap=True,
         )
 
-    def _print_summary(self, rows: list[tuple[str, str]]) -> None:
-        table = Table(show_header=False, box=None, pad_edge=False)
-        table.add_column(style="dim")
-        table.add_column()
-        for name, text in rows:
-            table.add_row(name, text)
+    def _print_summary(self, *rows: tuple[str, str]) -> None:
         self._console.print("\nsummary", style="bold")
-        self._console.print(table)
+        self._console.print(Fields([(name, Text(text)) for name, text in rows]))
 
 
 def _decode(decoder: msgspec.json.Decoder[_Input], message: Message) -> _Input:
