@@ -8,14 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from streaming.cli.lines import say
-from streaming.cli.options import (
-    InstanceOptions,
-    Json,
-    Place,
-    choice,
-    confirm,
-    part_of_definition,
-)
+from streaming.cli.options import InstanceOptions, Json, Place, choice, confirm, part_of_definition
 from streaming.core.numbers import plural
 from streaming.errors import UserError
 from streaming.system import durations, hints, wall_clock
@@ -166,11 +159,7 @@ def _print_endpoints(viewed: "Viewed", limit: int | None, *, as_json: bool) -> N
 
 @conversations.command("show")
 def show_conversation(
-    conversation: ConversationId,
-    as_json: Json = False,
-    *,
-    instance: InstanceOptions,
-    place: Place,
+    conversation: ConversationId, as_json: Json = False, *, instance: InstanceOptions, place: Place
 ) -> None:
     """Show both endpoints, and what is held, since when and why.
 
@@ -259,12 +248,7 @@ def end(
 
 
 @conversations.command("retry")
-def retry(
-    conversation: ConversationId,
-    timeout: Timeout = durations.parse("30s"),
-    *,
-    place: Place,
-) -> None:
+def retry(conversation: ConversationId, timeout: Timeout = durations.parse("30s"), *, place: Place) -> None:
     """Try again to deliver held messages now.
 
     Deliveries that failed do not wait for their next try, and the router decides again about all others.

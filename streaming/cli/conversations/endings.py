@@ -1,7 +1,7 @@
 """Ends endpoints on behalf of their programs, and waits until the router shows that they have ended."""
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -90,7 +90,38 @@ class Outcome:
 
     states: dict[str, str | None] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
-    unknown: Collection[str] = ()
+    unknown: set[str] = field(default_factory=set)
+
+    def take_endpoint(self, message: Message, ending: Ending) -> bool:
+        """Takes a record of the view of endpoints; returns whether it shows that one of them has ended."""
+        key = (message.key() or b"").decode(errors="replace")
+        if key not in self.unknown:
+            return False
+        try:
+            row = None if message.value() is None else decode_endpoint(message.value())
+        except InvalidRecordError:
+            return False
+        if row is not None and not ending.is_done(row):
+            return False
+        self.unknown.discard(key)
+        self.states[key] = None if row is None else row.state
+        return True
+
+    def take_dead_letter(self, message: Message, topics: Topics, keys: Mapping[tuple[int, int], str]) -> bool:
+        """Takes a dead letter; returns whether it is a statement for one of the endpoints.
+
+        Args:
+            message: The record.
+            topics: The topics.
+            keys: Partition and offset of a statement -> key of its endpoint.
+        """
+        letter = decode(message)
+        key = keys.get((letter["partition"], letter["offset"]), "")
+        if letter["topic"] != topics.service_messages or key not in self.unknown:
+            return False
+        self.unknown.discard(key)
+        self.refused[key] = str(letter["reason"])
+        return True
 
 
 def end(
@@ -113,58 +144,22 @@ def end(
     with TopicFollower(kafka, followed, Start.END) as follower:
         check = hints.command("conversation", "list")
         places = send_records(kafka, topics.service_messages, records, check)
-        return _Waiting(topics, ending, dict(zip(places, endpoints, strict=True))).wait(follower, timeout_s)
-
-
-class _Waiting:
-    """The wait for the effect of statements; `keys` are those of the endpoints, by the places of the statements."""
-
-    def __init__(self, topics: Topics, ending: Ending, keys: dict[tuple[int, int], str]) -> None:
-        self._topics = topics
-        self._ending = ending
-        self._keys = keys
-        self._left = {*keys.values()}
-        self._outcome = Outcome()
-
-    def wait(self, follower: TopicFollower, timeout_s: float) -> Outcome:
-        """Returns the outcome, once all endpoints have ended or none has for so long."""
+        keys = dict(zip(places, endpoints, strict=True))
+        outcome = Outcome(unknown={*endpoints})
         deadline_s = time.monotonic() + timeout_s
         patience = Patience("the router to show that they have ended")
-        while self._left and time.monotonic() < deadline_s:
+        while outcome.unknown and time.monotonic() < deadline_s:
             message = follower.poll(_POLL_S)
             patience.look()
-            if message is not None and self._take(message):
+            if message is None:
+                continue
+            if message.topic() == topics.service_dead_letters:
+                is_news = outcome.take_dead_letter(message, topics, keys)
+            else:
+                is_news = outcome.take_endpoint(message, ending)
+            if is_news:
                 deadline_s = time.monotonic() + timeout_s
-        self._outcome.unknown = self._left
-        return self._outcome
-
-    def _take(self, message: Message) -> bool:
-        """Takes a record; returns whether it concerns one of the endpoints."""
-        if message.topic() == self._topics.service_dead_letters:
-            return self._take_dead_letter(message)
-        key = (message.key() or b"").decode(errors="replace")
-        if key not in self._left:
-            return False
-        try:
-            row = None if message.value() is None else decode_endpoint(message.value())
-        except InvalidRecordError:
-            return False
-        if row is not None and not self._ending.is_done(row):
-            return False
-        self._left.discard(key)
-        self._outcome.states[key] = None if row is None else row.state
-        return True
-
-    def _take_dead_letter(self, message: Message) -> bool:
-        letter = decode(message)
-        if letter["topic"] != self._topics.service_messages:
-            return False
-        key = self._keys.get((letter["partition"], letter["offset"]))
-        if key is None or key not in self._left:
-            return False
-        self._left.discard(key)
-        self._outcome.refused[key] = str(letter["reason"])
-        return True
+    return outcome
 
 
 def not_allowed(ending: Ending, rows: Sequence[tuple[EndpointRow, int]]) -> Iterator[str]:

@@ -6,15 +6,10 @@ from functools import partial
 from typing import Annotated, Any
 
 import typer
+from msgspec import Struct
 
 from streaming.cli.lines import say
-from streaming.cli.options import (
-    Json,
-    OnOff,
-    Place,
-    choice,
-    part_of_definition,
-)
+from streaming.cli.options import Json, OnOff, Place, choice, part_of_definition
 from streaming.errors import UserError
 from streaming.kafka.clients import Cluster
 from streaming.system import hints
@@ -63,19 +58,19 @@ def create_database(
 
     Without --broker-instance the database gets a new one, which is printed.
     """
-    from streaming.cli.routing.service_commands import build, execute
+    from streaming.cli.routing.service_commands import execute
     from streaming.wire.service_commands import CreateDatabase
 
     instance = str(uuid.uuid4()) if broker_instance is None else broker_instance
-    command = build(
+    execute(
+        place,
+        f"database {database}: created, broker instance {instance}",
         CreateDatabase,
         database=database,
         broker_instance=instance,
         is_broker_enabled=broker is not OnOff.OFF,
         mirroring_role=(mirroring_role or MirroringRole.PRINCIPAL).value,
     )
-    kafka, topics = place.cluster(), place.topics()
-    execute(kafka, topics, command, f"database {database}: created, broker instance {instance}")
 
 
 @databases.command("alter")
@@ -88,83 +83,62 @@ def alter_database(
     place: Place,
 ) -> None:
     """Change what the options name of a database."""
-    from streaming.cli.routing.service_commands import build, execute
+    from streaming.cli.routing.service_commands import execute
     from streaming.wire.service_commands import AlterDatabase
 
     if broker_instance is None and broker is None and mirroring_role is None:
         raise UserError(f"Nothing to alter. Give an option; `{hints.plain('database', 'alter', '--help')}` lists them.")
-    command = build(
+    execute(
+        place,
+        f"database {database}: altered",
         AlterDatabase,
         database=database,
         broker_instance=broker_instance,
         is_broker_enabled=None if broker is None else broker is OnOff.ON,
         mirroring_role=None if mirroring_role is None else mirroring_role.value,
     )
-    kafka, topics = place.cluster(), place.topics()
-    execute(kafka, topics, command, f"database {database}: altered")
 
 
 @databases.command("drop")
-def drop_database(
-    database: DatabaseName,
-    *,
-    place: Place,
-) -> None:
+def drop_database(database: DatabaseName, *, place: Place) -> None:
     """Drop a database with its services and routes."""
-    from streaming.cli.routing.service_commands import build, execute
+    from streaming.cli.routing.service_commands import execute
     from streaming.wire.service_commands import DropDatabase
 
-    kafka, topics = place.cluster(), place.topics()
-    execute(kafka, topics, build(DropDatabase, database=database), f"database {database}: dropped")
+    execute(place, f"database {database}: dropped", DropDatabase, database=database)
 
 
 @databases.command("list")
-def list_databases(
-    as_json: Json = False,
-    *,
-    place: Place,
-) -> None:
+def list_databases(as_json: Json = False, *, place: Place) -> None:
     """List the databases."""
-    from streaming.cli.routing.service_commands import read_definitions
-    from streaming.wire.service_definitions import rows_of
-
-    definitions = read_definitions(place.cluster(), place.topics())
-    print_rows(rows_of(definitions)["databases"], as_json)
+    _list("databases", place, as_json)
 
 
 @services.command("create")
-def create_service(
-    service: ServiceName,
-    database: Database,
-    queue: Queue,
-    *,
-    place: Place,
-) -> None:
+def create_service(service: ServiceName, database: Database, queue: Queue, *, place: Place) -> None:
     """Create a service, whose messages go into a queue."""
-    from streaming.cli.routing.service_commands import build, execute
     from streaming.wire.service_commands import CreateService
 
-    command = build(CreateService, database=database, service=service, queue=queue)
-    kafka, topics = place.cluster(), place.topics()
-    execute(kafka, topics, command, f"service {service}: created in database {database}, queue {queue}")
-    _warn_without_topic(kafka, topics, queue)
+    done = f"service {service}: created in database {database}, queue {queue}"
+    _put_into_queue(place, done, CreateService, database=database, service=service, queue=queue)
 
 
 @services.command("alter")
-def alter_service(
-    service: ServiceName,
-    database: Database,
-    queue: Queue,
-    *,
-    place: Place,
-) -> None:
+def alter_service(service: ServiceName, database: Database, queue: Queue, *, place: Place) -> None:
     """Move a service to another queue."""
-    from streaming.cli.routing.service_commands import build, execute
     from streaming.wire.service_commands import AlterService
 
-    command = build(AlterService, database=database, service=service, queue=queue)
+    done = f"service {service}: altered, queue {queue}"
+    _put_into_queue(place, done, AlterService, database=database, service=service, queue=queue)
+
+
+def _put_into_queue(place: Place, done: str, kind: type[Struct], *, queue: str, **fields: str) -> None:
+    """Carries out a command that names a service's queue, and warns if the queue has no topic."""
+    from streaming.cli.routing.service_commands import build, carry_out
+
     kafka, topics = place.cluster(), place.topics()
-    execute(kafka, topics, command, f"service {service}: altered, queue {queue}")
+    carry_out(kafka, topics, build(kind, queue=queue, **fields))
+    say(done)
     _warn_without_topic(kafka, topics, queue)
 
 
@@ -178,32 +152,25 @@ def _warn_without_topic(kafka: Cluster, topics: Topics, queue: str) -> None:
 
 
 @services.command("drop")
-def drop_service(
-    service: ServiceName,
-    database: Database,
-    *,
-    place: Place,
-) -> None:
+def drop_service(service: ServiceName, database: Database, *, place: Place) -> None:
     """Drop a service."""
-    from streaming.cli.routing.service_commands import build, execute
+    from streaming.cli.routing.service_commands import execute
     from streaming.wire.service_commands import DropService
 
-    kafka, topics = place.cluster(), place.topics()
-    execute(kafka, topics, build(DropService, database=database, service=service), f"service {service}: dropped")
+    execute(place, f"service {service}: dropped", DropService, database=database, service=service)
 
 
 @services.command("list")
-def list_services(
-    as_json: Json = False,
-    *,
-    place: Place,
-) -> None:
+def list_services(as_json: Json = False, *, place: Place) -> None:
     """List the services."""
+    _list("services", place, as_json)
+
+
+def _list(kind: str, place: Place, as_json: bool) -> None:
     from streaming.cli.routing.service_commands import read_definitions
     from streaming.wire.service_definitions import rows_of
 
-    definitions = read_definitions(place.cluster(), place.topics())
-    print_rows(rows_of(definitions)["services"], as_json)
+    print_rows(rows_of(read_definitions(place.cluster(), place.topics()))[kind], as_json)
 
 
 _EXPIRES = "expires at (UTC)"

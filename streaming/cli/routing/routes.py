@@ -2,25 +2,25 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from streaming.cli.lines import say
-from streaming.cli.options import (
-    InstanceOptions,
-    Json,
-    Place,
-    part_of_definition,
-)
+from streaming.cli.options import InstanceOptions, Json, Place, part_of_definition
 from streaming.cli.routing.databases import Database, print_rows
 from streaming.errors import UserError
 from streaming.system import durations, hints, wall_clock
 from streaming.system.durations import Duration
 
+if TYPE_CHECKING:
+    from streaming.cli.routing import explained_routes
+    from streaming.wire.service_definitions import DefinitionsFile
+
 routes = typer.Typer(help="Create, alter, drop, list, explain or check routes.", no_args_is_help=True)
 
 RouteName = Annotated[str, typer.Argument(metavar="ROUTE", help="The route's name.")]
+_ADDRESS = part_of_definition("--address", "LOCAL, TRANSPORT, or an instance: tcp://HOST:PORT[/PREFIX].")
 DefinitionsPath = Annotated[
     Path | None,
     part_of_definition(
@@ -71,57 +71,46 @@ class RouteOptions:
 def create_route(
     route: RouteName,
     database: Database,
-    address: Annotated[
-        str, part_of_definition("--address", "LOCAL, TRANSPORT, or an instance: tcp://HOST:PORT[/PREFIX].")
-    ],
+    address: Annotated[str, _ADDRESS],
     *,
     options: RouteOptions,
     place: Place,
 ) -> None:
     """Create a route in a database."""
-    from streaming.cli.routing.service_commands import build, execute
+    from streaming.cli.routing.service_commands import execute
     from streaming.wire.service_commands import CreateRoute
 
-    command = build(CreateRoute, database=database, route=route, address=address, **options.fields())
-    kafka, topics = place.cluster(), place.topics()
-    execute(kafka, topics, command, f"route {route}: created in database {database}")
+    fields = {"address": address, **options.fields()}
+    done = f"route {route}: created in database {database}"
+    execute(place, done, CreateRoute, database=database, route=route, **fields)
 
 
 @routes.command("alter")
 def alter_route(
     route: RouteName,
     database: Database,
-    address: Annotated[
-        str | None, part_of_definition("--address", "LOCAL, TRANSPORT, or an instance: tcp://HOST:PORT[/PREFIX].")
-    ] = None,
+    address: Annotated[str | None, _ADDRESS] = None,
     *,
     options: RouteOptions,
     place: Place,
 ) -> None:
     """Change what the options name of a route. A new --lifetime makes an expired route match again."""
-    from streaming.cli.routing.service_commands import build, execute
+    from streaming.cli.routing.service_commands import execute
     from streaming.wire.service_commands import AlterRoute
 
     fields = {"address": address, **options.fields()}
     if all(value is None for value in fields.values()):
         raise UserError(f"Nothing to alter. Give an option; `{hints.plain('route', 'alter', '--help')}` lists them.")
-    kafka, topics = place.cluster(), place.topics()
-    execute(kafka, topics, build(AlterRoute, database=database, route=route, **fields), f"route {route}: altered")
+    execute(place, f"route {route}: altered", AlterRoute, database=database, route=route, **fields)
 
 
 @routes.command("drop")
-def drop_route(
-    route: RouteName,
-    database: Database,
-    *,
-    place: Place,
-) -> None:
+def drop_route(route: RouteName, database: Database, *, place: Place) -> None:
     """Drop a route."""
-    from streaming.cli.routing.service_commands import build, execute
+    from streaming.cli.routing.service_commands import execute
     from streaming.wire.service_commands import DropRoute
 
-    kafka, topics = place.cluster(), place.topics()
-    execute(kafka, topics, build(DropRoute, database=database, route=route), f"route {route}: dropped")
+    execute(place, f"route {route}: dropped", DropRoute, database=database, route=route)
 
 
 @routes.command("list")
@@ -156,9 +145,6 @@ def explain(
     reply: Annotated[
         bool, part_of_definition("--reply", "The message comes from the target of the conversation.")
     ] = False,
-    conversation_id: Annotated[
-        str | None, part_of_definition("--conversation-id", "Picks one of several equal destinations.")
-    ] = None,
     at: Annotated[
         str | None, part_of_definition("--at", "The instant, 2026-01-31T12:00:00Z; by default, the present.")
     ] = None,
@@ -179,7 +165,7 @@ def explain(
     from streaming.cli.routing import explained_routes
 
     if cases is not None:
-        if incoming or reply or any((database, service, broker_instance, conversation_id, at)):
+        if incoming or reply or any((database, service, broker_instance, at)):
             raise UserError("--cases has the conversations. Do not give options of a conversation with it.")
         wanted = explained_routes.read_cases(cases)
     elif service is None or (database is None) == (not incoming):
@@ -191,17 +177,8 @@ def explain(
     elif not service:
         raise UserError("SERVICE: the name of the service is empty.")
     else:
-        wanted = [
-            explained_routes.one_case(conversation_id or "explained", service, broker_instance, not reply, database, at)
-        ]
-    source = explained_routes.source(
-        definitions,
-        place.cluster,
-        place.topics(),
-        instance.addresses(place),
-        instance.is_forwarding,
-    )
-    for result in explained_routes.results(source, wanted):
+        wanted = [explained_routes.one_case("explained", service, broker_instance, not reply, database, at)]
+    for result in explained_routes.results(_source(definitions, instance, place), wanted):
         if as_json:
             typer.echo(result.as_json())
         else:
@@ -227,22 +204,24 @@ def check(
 
     Prints the differences, and names the routes that no case of a file reaches.
     """
-    from streaming.cli.routing import expected_decisions, explained_routes
+    from streaming.cli.routing import expected_decisions
 
     failures = 0
     for path, (cases, own_definitions) in [(path, expected_decisions.read(path)) for path in files]:
-        source = explained_routes.source(
-            own_definitions,
-            place.cluster,
-            place.topics(),
-            instance.addresses(place),
-            instance.is_forwarding,
-        )
-        report = expected_decisions.check(source, cases)
+        report = expected_decisions.check(_source(own_definitions, instance, place), cases)
         for line in [f"{path}:", *report.lines] if len(files) > 1 else report.lines:
             say(line)
         failures += report.failures
     raise typer.Exit(1 if failures else 0)
+
+
+def _source(
+    definitions: "Path | DefinitionsFile | None", instance: InstanceOptions, place: Place
+) -> "explained_routes.Origin":
+    from streaming.cli.routing import explained_routes
+
+    addresses = instance.addresses(place)
+    return explained_routes.source(definitions, place.cluster, place.topics(), addresses, instance.is_forwarding)
 
 
 def register(parent: typer.Typer) -> None:

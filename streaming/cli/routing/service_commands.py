@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from streaming.cli.command_sender import send_commands
 from streaming.cli.lines import say
+from streaming.cli.options import Place
 from streaming.cli.routing.router_waits import Patience, router_absence
 from streaming.core.routing.definition_rules import RefusedDefinitionError
 from streaming.core.routing.definitions import Definitions
@@ -59,9 +60,10 @@ def read_definitions(kafka: Cluster, topics: Topics) -> Definitions:
     return fold(read_commands(kafka, topics))
 
 
-def execute(kafka: Cluster, topics: Topics, command: ServiceCommand, done: str) -> None:
-    """Carries out a command, and prints a line; raises UserError as `carry_out` does."""
-    carry_out(kafka, topics, command)
+def execute(place: Place, done: str, kind: type[Struct], **fields: Any) -> None:
+    """Carries out a command, and prints a line; raises UserError as `build` and `carry_out` do."""
+    command = build(kind, **fields)
+    carry_out(place.cluster(), place.topics(), command)
     say(done)
 
 
