@@ -10,7 +10,7 @@ import itertools
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import msgspec
 from confluent_kafka import Producer
@@ -47,7 +47,6 @@ class WorkloadSettings:
         duration_ms: The time during which messages arrive.
         seed: The seed. The same seed gives the same timeline.
         has_readers: Whether the workload also invents readers.
-        queue_prefix: The prefix of the queues' names: PREFIX1, PREFIX2 ...
     """
 
     queues: int
@@ -55,11 +54,10 @@ class WorkloadSettings:
     duration_ms: int
     seed: int
     has_readers: bool
-    queue_prefix: str = "queue-"
 
     def queue_name(self, index: int) -> str:
         """Returns the name of a queue. The first queue has index 0."""
-        return f"{self.queue_prefix}{index + 1}"
+        return f"queue-{index + 1}"
 
 
 @dataclass(frozen=True)
@@ -163,7 +161,7 @@ def send(settings: WorkloadSettings, producer: QueueProducer, pace: Pace) -> Cou
     rng = random.Random(settings.seed)  # noqa: S311
     messages: Counter[str] = Counter()
     sent = 0
-    for event in timeline(replace(settings, has_readers=False)):
+    for event in timeline(settings):
         pace(event.at_ms)
         record = event.record
         assert isinstance(record, MessageArrived)  # noqa: S101  (for the type checker: there are no readers)

@@ -103,7 +103,6 @@ def workload(
     rate: Annotated[float, option("--rate", "Messages per second, for all queues together.", min=0.001)] = 50.0,
     run_duration: Annotated[Duration, duration("--duration", "How long the workload lasts.")] = durations.parse("60s"),
     seed: Annotated[int, option("--seed", "Seed of the timeline; the same seed gives the same timeline.")] = 1,
-    readers: Annotated[bool, option("--readers/--no-readers", "Simulate readers too, and report what they do.")] = True,
     send_messages: Annotated[
         bool,
         option(
@@ -111,11 +110,10 @@ def workload(
             "Send real messages to the queues' topics, for real readers, instead of simulating both sides.",
         ),
     ] = False,
-    queue_prefix: Annotated[str, option("--queue-prefix", "Queues are named PREFIX1, PREFIX2, ...")] = "queue-",
     *,
     place: Place,
 ) -> None:
-    """Give the monitor work: bursts, trickles and quiet times on many queues, from a seed.
+    """Give the monitor work: bursts, trickles and quiet times on queues queue-1, queue-2, ..., from a seed.
 
     Without --send-messages it sends no messages: it reports arrivals, and what simulated readers would report.
     """
@@ -128,7 +126,7 @@ def workload(
     kafka = place.cluster()
     topics = place.topics()
     Admin(kafka).require_topics(rights(writes=[topics.arrivals, *([] if send_messages else [topics.receives])]))
-    settings = work.WorkloadSettings(queue_count, rate, run_duration.ms, seed, readers, queue_prefix)
+    settings = work.WorkloadSettings(queue_count, rate, run_duration.ms, seed, has_readers=not send_messages)
     pace = _paced_with_progress(run_duration.ms)
     if send_messages:
         names = [settings.queue_name(index) for index in range(queue_count)]

@@ -107,26 +107,25 @@ def test_topics_warns_of_topics_with_other_settings_and_of_nothing_else(broker: 
 
 def test_workload_watch_and_queues(monitored: Monitored, tmp_path: Path) -> None:
     watched = tmp_path / "watched.jsonl"
-    prefix = f"w-{uuid.uuid4().hex[:6]}-"
-    workload = ["workload", "--queues", "5", "--rate", "40", "--duration", "3s", "--queue-prefix", prefix]
+    workload = ["workload", "--send-messages", "--queues", "5", "--rate", "40", "--duration", "3s", "--seed", "7"]
     with ChildProcess(command(monitored, "watch", "--json", "--from-beginning"), log_file=watched):
-        assert "(seed 7)" in run(monitored, *workload, "--seed", "7", "--no-readers")
+        assert "(seed 7)" in run(monitored, *workload)
         lines = wait_until(
-            lambda: [line for line in watched.read_text().splitlines() if prefix in line],
+            lambda: [line for line in watched.read_text().splitlines() if '"queue": "queue-' in line],
             DEADLINE_S,
             "notifications",
         )
     activated = {json.loads(line)["queue"] for line in lines}
 
     def notified_rows() -> list[dict[str, Any]]:
-        rows = [row for row in _rows(monitored, prefix) if row["state"] == "NOTIFIED"]
+        rows = [row for row in _rows(monitored, "queue-") if row["state"] == "NOTIFIED"]
         return rows if activated <= {row["queue"] for row in rows} else []
 
     rows = wait_until(notified_rows, DEADLINE_S, "the queues in the view")
     assert all(row["unread_messages"] > 0 for row in rows)
     table = run(monitored, "queues")
     assert "NOTIFIED" in table
-    assert f"{prefix}1" in table
+    assert "queue-1" in table
 
 
 def _rows(monitored: Monitored, prefix: str) -> list[dict[str, Any]]:
@@ -135,7 +134,7 @@ def _rows(monitored: Monitored, prefix: str) -> list[dict[str, Any]]:
 
 
 def test_the_same_seed_is_the_same_workload(monitored: Monitored) -> None:
-    options = ["workload", "--queues", "3", "--rate", "200", "--duration", "1s", "--seed", "42", "--queue-prefix", "s-"]
+    options = ["workload", "--queues", "3", "--rate", "200", "--duration", "1s", "--seed", "42"]
     assert run(monitored, *options) == run(monitored, *options)
 
 
