@@ -1,4 +1,4 @@
-"""Ends endpoints on behalf of their programs, and waits until the router shows that they have ended."""
+"""The end of endpoints on behalf of their programs: the statements, and the wait until the router shows the effect."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,7 +36,7 @@ class Ending:
     Attributes:
         kind: END, ERROR or CLEANUP.
         error_code: The code of an ERROR.
-        error_text: Its text.
+        error_text: The text of an ERROR.
     """
 
     kind: Literal["END", "ERROR", "CLEANUP"] = "END"
@@ -44,7 +44,7 @@ class Ending:
     error_text: str | None = None
 
     def is_allowed(self, row: EndpointRow, held: int) -> bool:
-        """Returns whether an endpoint allows the statement; a closed one, only if it still holds messages."""
+        """Returns whether an endpoint allows the statement. A closed endpoint does only if it holds messages."""
         state = State.__members__.get(row.state, State.ABSENT)
         if state is State.CD and not held:
             return False
@@ -83,7 +83,7 @@ class Outcome:
     """The effect of statements.
 
     Attributes:
-        states: Key of each endpoint that has ended -> its state; None: the router has forgotten it meanwhile.
+        states: Key of each endpoint that has ended -> its state; None: the view has no row of it any more.
         refused: Key of an endpoint -> why its statement became a dead letter.
         unknown: The keys of endpoints that the router has not shown as ended in time.
     """
@@ -93,7 +93,7 @@ class Outcome:
     unknown: set[str] = field(default_factory=set)
 
     def take_endpoint(self, message: Message, ending: Ending) -> bool:
-        """Takes a record of the view of endpoints; returns whether it shows that one of them has ended."""
+        """Takes a record of the view of endpoints; returns whether the record shows that an endpoint has ended."""
         key = (message.key() or b"").decode(errors="replace")
         if key not in self.unknown:
             return False
@@ -108,7 +108,7 @@ class Outcome:
         return True
 
     def take_dead_letter(self, message: Message, topics: Topics, keys: Mapping[tuple[int, int], str]) -> bool:
-        """Takes a dead letter; returns whether it is a statement for one of the endpoints.
+        """Takes a dead letter; returns whether it is one of the statements.
 
         Args:
             message: The record.
@@ -134,7 +134,7 @@ def end(
         topics: The topics.
         endpoints: Key -> endpoint whose state allows the statement.
         ending: The statement.
-        timeout_s: The wait ends when no further endpoint has ended for so long.
+        timeout_s: The longest time between the ends of two endpoints.
 
     Raises:
         UserError: Kafka cannot be reached or refuses, or the statement is invalid.
@@ -163,7 +163,12 @@ def end(
 
 
 def not_allowed(ending: Ending, rows: Sequence[tuple[EndpointRow, int]]) -> Iterator[str]:
-    """Yields a line for each endpoint that does not allow the statement; with each the number of messages it holds."""
+    """Yields a line for each endpoint that does not allow the statement.
+
+    Args:
+        ending: The statement.
+        rows: Each endpoint, with the number of messages that it holds.
+    """
     for row, held in rows:
         side = "initiator" if row.is_initiator else "target"
         advice = "; --cleanup ends it" if Ending("CLEANUP").is_allowed(row, held) else ""
@@ -172,7 +177,12 @@ def not_allowed(ending: Ending, rows: Sequence[tuple[EndpointRow, int]]) -> Iter
 
 
 def behind_held(ending: Ending, held: Mapping[str, int]) -> Iterator[str]:
-    """Yields a line if the far side cannot be told yet; for each endpoint the number of messages it holds."""
+    """Yields a line if the far side gets held messages before the statement.
+
+    Args:
+        ending: The statement.
+        held: Key of an endpoint -> the number of messages that it holds.
+    """
     count = sum(held.values())
     if count and ending.kind != "CLEANUP":
         messages = f"{count:,} message{' is' if count == 1 else 's are'} held"
@@ -184,12 +194,12 @@ def behind_held(ending: Ending, held: Mapping[str, int]) -> Iterator[str]:
 
 
 def report(outcome: Outcome, timeout: Duration, absent: str | None) -> int:
-    """Prints what has become of endpoints; returns the exit code.
+    """Prints the outcome; returns the exit code.
 
     Args:
-        outcome: What has become of them.
-        timeout: How long the command has waited.
-        absent: The sentence about a router of which none runs: then the command has not waited.
+        outcome: The outcome.
+        timeout: The time for which the command has waited.
+        absent: The sentence that says that no router runs, so that the command has not waited; None: a router runs.
     """
     for key, reason in [*outcome.refused.items()][:_MAX_LINES]:
         say(f"{key}: refused, {reason}", err=True)

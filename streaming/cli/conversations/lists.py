@@ -42,12 +42,12 @@ STATES = {
 
 
 def last_statement(row: EndpointRow) -> str:
-    """Returns when a program last made a statement in a conversation, as exactly as the router notes it."""
+    """Returns the time of a program's last statement in a conversation, as exactly as the router notes the time."""
     return "unknown" if row.last_statement is None else f"{instant_utc(row.last_statement)}, or {INEXACT} later"
 
 
 def next_try(row: TransmissionRow) -> str:
-    """Returns when messages that wait are tried again. The router looks at all that is held every 10 s."""
+    """Returns the time of the next try to deliver messages. The router looks at all held messages every 10 s."""
     return instant(row.next_try) if row.next_try is not None or row.held_since is None else "within 10 s"
 
 
@@ -57,7 +57,7 @@ def why(number: int | None, reason: str) -> str:
 
 
 def held_messages(count: int, state: str | None) -> str:
-    """Returns what an endpoint holds: the END of one that has ended is a message too, and the last of them.
+    """Returns the messages that an endpoint holds, in words. The last message of an endpoint that has ended is its END.
 
     Args:
         count: The number of messages.
@@ -76,7 +76,7 @@ def _held_cell(count: int, state: str) -> str:
 
 
 def short(identifiers: Iterable[str], is_narrow: bool) -> dict[str, str]:
-    """Returns what a table shows of each identifier: in a narrow one a beginning that no other one has."""
+    """Returns identifier -> its text in a table; in a narrow table, a beginning that no other identifier has."""
     found = sorted({*identifiers})
     shown = {}
     for before, one, after in zip(["", *found], found, [*found[1:], ""], strict=False):
@@ -86,14 +86,14 @@ def short(identifiers: Iterable[str], is_narrow: bool) -> dict[str, str]:
 
 
 def _common(one: str, other: str) -> int:
-    """Returns how many letters two texts have in common from their beginnings."""
+    """Returns the number of letters that two texts have in common at their beginnings."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 def list_view(
     endpoints: Mapping[str, EndpointRow], held: Mapping[str, int], total: int, *, is_narrow: bool = False
 ) -> RenderableType:
-    """Returns endpoints for people; `total` is the number of those that could be shown."""
+    """Returns endpoints for people; `total` is the number of endpoints without a limit."""
     names = short((row.conversation_id for row in endpoints.values()), is_narrow)
     rows = [
         {
@@ -115,7 +115,7 @@ def list_view(
 
 
 def counts(rows: Iterable[EndpointRow], now_ms: int) -> list[dict[str, Any]]:
-    """Returns the number of endpoints in each state, and of those that have been idle for at least so long."""
+    """Returns for each state the number of endpoints, and how many of them have been idle for each of AGES."""
     since = {name: iso_time(max(0, now_ms - age_ms)) for name, age_ms in AGES.items()}
     endpoints: Counter[str] = Counter()
     idle: dict[str, Counter[str]] = defaultdict(Counter)
@@ -177,10 +177,10 @@ class Waiting:
 
     Attributes:
         why: The reason, with its number.
-        messages: Their number.
-        services: The services that they are for.
-        since: The time since which the oldest has been held.
-        next_try: When the first of them is tried again.
+        messages: The number of messages.
+        services: The services that the messages are for.
+        since: The time since which the oldest message has been held.
+        next_try: The time of the first next try.
     """
 
     why: str
@@ -191,12 +191,12 @@ class Waiting:
 
     @property
     def what(self) -> str:
-        """Returns their number, and since when the oldest has been held; those that were sent are not held."""
+        """Returns the number of messages, and the time since which the oldest has been held, if it is held."""
         return plural(self.messages, "message") + (f" since {instant_utc(self.since)}" if self.since else "")
 
     @property
     def when(self) -> str:
-        """Returns when the first of them is tried again, with the time zone of an instant."""
+        """Returns the time of the first next try, with its time zone."""
         return f"{self.next_try} UTC" if self.next_try[0].isdigit() else self.next_try
 
     @property
@@ -206,7 +206,7 @@ class Waiting:
 
 
 def reasons(rows: Iterable[TransmissionRow]) -> list[Waiting]:
-    """Returns the reasons for which messages are held, that of the oldest message first."""
+    """Returns the held messages by reason. The reason of the oldest message is the first."""
     found: dict[str, list[TransmissionRow]] = defaultdict(list)
     for row in rows:
         found[why(row.number, row.reason)].append(row)
@@ -225,7 +225,7 @@ def reasons(rows: Iterable[TransmissionRow]) -> list[Waiting]:
 
 
 def _advice(rows: Sequence[TransmissionRow]) -> str:
-    """Returns what to do about messages that are held for one reason, if only a user can do it; with a stop before."""
+    """Returns advice about messages with one reason, after a full stop; empty if the user need not do anything."""
     if rows[0].number != NO_SERVICE:
         return ""
     create = hints.command("service", "create", "SERVICE", "--database", "DATABASE", "--queue", "QUEUE")
@@ -234,17 +234,17 @@ def _advice(rows: Sequence[TransmissionRow]) -> str:
 
 
 def nothing(what: str, *, is_sent: bool) -> str:
-    """Returns that there is nothing to show, and why, if nothing was ever sent."""
+    """Returns the sentence that there is nothing to show, with the reason if nothing was ever sent."""
     return what if is_sent else f"{what}: nothing has been sent to a service yet"
 
 
 def for_router() -> str:
-    """Returns the sentence about messages of which no view of the router can tell yet."""
+    """Returns the sentence about messages that the router has not read yet."""
     return "Messages wait for the router: they were sent after its last batch, so it has decided nothing about them yet"
 
 
 def where_delivered() -> str:
-    """Returns the sentence that leads to messages which no program reads."""
+    """Returns the sentence about delivered messages, which no view of the router contains."""
     queues = hints.command("queues")
     return f"Messages that were delivered are in the queues of services: `{queues}` says whether programs read them"
 

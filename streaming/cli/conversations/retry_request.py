@@ -1,4 +1,4 @@
-"""Asks the router to decide about a conversation's held messages now, and waits until it shows the result."""
+"""The request that the router decides about held messages of a conversation now, and the wait for the result."""
 
 import time
 from collections.abc import Mapping
@@ -21,17 +21,18 @@ _POLL_S = 0.1
 def retry(
     kafka: Cluster, topics: Topics, conversation_id: str, held: Mapping[str, TransmissionRow], timeout_s: float
 ) -> dict[str, TransmissionRow | None] | None:
-    """Asks the router, and waits.
+    """Asks the router to decide about held messages now, and waits for the result.
 
     Args:
         kafka: The cluster.
         topics: The topics.
         conversation_id: The conversation.
-        held: Key -> what it holds.
+        held: Key of an endpoint -> the row of its held messages.
         timeout_s: The longest wait.
 
     Returns:
-        Key -> what is held afterwards, or None if all of it goes now; None if the router has not looked in time.
+        Key of an endpoint -> the row of its messages that are still held, or None if it holds none. None: the router
+        has not shown a result in time.
 
     Raises:
         UserError: Kafka cannot be reached or refuses.

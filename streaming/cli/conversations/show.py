@@ -1,4 +1,4 @@
-"""The output of `conversation show`: both endpoints, what is held and why, for people and as JSON."""
+"""The output of `conversation show`, for people and as JSON: both endpoints, and the messages that they hold."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -22,13 +22,13 @@ from streaming.wire.topics import Topics
 
 @dataclass(frozen=True)
 class ConversationFacts:
-    """All that is known about a conversation.
+    """The facts about a conversation.
 
     Attributes:
-        conversation_id: Its identifier.
-        endpoints: Whether it is the initiator's -> endpoint, and all fields of its row.
-        held: Rows of held messages, oldest first, with all their fields.
-        explained: For each of these, the decision of routing as it would be now; None: routing does not decide.
+        conversation_id: The identifier of the conversation.
+        endpoints: Whether the endpoint is the initiator -> its row, and all fields of the row.
+        held: The rows of held messages, oldest first, each with all its fields.
+        explained: For each row of `held`, the decision that routing would make now; None: routing does not decide.
         broker_instances: Database -> broker instance.
     """
 
@@ -39,7 +39,7 @@ class ConversationFacts:
     broker_instances: Mapping[str, str | None]
 
     def as_json(self) -> dict[str, Any]:
-        """Returns all that is known, as plain values."""
+        """Returns the facts as plain values."""
         fields = {SIDES[side]: self.endpoints[side][1] if side in self.endpoints else None for side in (True, False)}
         return {
             "conversation_id": self.conversation_id,
@@ -54,12 +54,12 @@ class ConversationFacts:
         return bool(self.endpoints or self.held)
 
     def view(self) -> RenderableType:
-        """Returns all that is known, for people."""
+        """Returns the facts for people."""
         fields = Fields([(title, _text(lines)) for title, lines in self.fields()])
         return Group(Sentence(self.conversation_id, "bold"), fields)
 
     def fields(self) -> list[tuple[str, list[str]]]:
-        """Returns the title and the lines of each thing that is known."""
+        """Returns the title and the lines of each fact."""
         fields: list[tuple[str, list[str]]] = []
         for side in (True, False):
             lines = self._endpoint(self.endpoints[side][0]) if side in self.endpoints else [self._absent(side)]
@@ -76,7 +76,7 @@ class ConversationFacts:
         return fields
 
     def _absent(self, side: bool) -> str:
-        """Returns where an endpoint is of which there is no row. A conversation without an initiator has none here."""
+        """Returns the place of an endpoint that has no row here."""
         other = self.endpoints.get(not side)
         if not side or other is None:
             return "there is none yet"
@@ -104,7 +104,7 @@ def _text(lines: Iterable[str]) -> Text:
 
 
 def _held(row: TransmissionRow, state: str | None) -> list[str]:
-    """Returns what an endpoint in this state holds, and why."""
+    """Returns the lines about the messages that an endpoint in this state holds."""
     since = "" if row.held_since is None else f" since {instant_utc(row.held_since)}"
     return [
         f"{held_messages(row.messages, state)} from the {SIDES[row.is_initiator]} to {row.to_service}{since}",
@@ -114,7 +114,7 @@ def _held(row: TransmissionRow, state: str | None) -> list[str]:
 
 
 def find(kafka: Cluster, topics: Topics, given: str, origin: Callable[[], Origin]) -> ConversationFacts:
-    """Reads all that is known about a conversation, which may be nothing.
+    """Reads the facts about a conversation. An unknown conversation has neither endpoints nor held messages.
 
     Args:
         kafka: The cluster.
@@ -123,7 +123,7 @@ def find(kafka: Cluster, topics: Topics, given: str, origin: Callable[[], Origin
         origin: Returns the definitions; called only if the conversation is known.
 
     Raises:
-        UserError: Several begin with it; Kafka cannot be reached or denies access, or a topic is missing.
+        UserError: Several begin with `given`; Kafka cannot be reached or denies access, or a topic is missing.
     """
     conversation = identified(kafka, topics, given)
     viewed = read_endpoints(kafka, topics, Selection(conversation))
@@ -139,12 +139,12 @@ def facts(
     held: list[tuple[TransmissionRow, dict[str, Any]]],
     source: Origin,
 ) -> ConversationFacts:
-    """Returns all that is known about a conversation.
+    """Returns the facts about a conversation.
 
     Args:
         conversation_id: The conversation.
-        viewed: Its endpoints.
-        held: What it holds.
+        viewed: The endpoints of the conversation.
+        held: The rows of its held messages, each with all its fields.
         source: The definitions.
 
     Raises:
@@ -163,7 +163,7 @@ def _explained(
     row: TransmissionRow,
     endpoints: Mapping[bool, tuple[EndpointRow, dict[str, Any]]],
 ) -> Result | None:
-    """Returns where a message of this side would go now; None if its sender is not known."""
+    """Returns the decision that routing would make about held messages now; None if their sender is not known."""
     if row.from_database is None:
         return None
     instance = row.to_broker_instance

@@ -1,4 +1,4 @@
-"""Says of a service or a conversation that a command names, and of which nothing is found, that it is not known."""
+"""The messages about services and conversations that a command names but that do not exist."""
 
 from collections.abc import Iterable
 
@@ -14,13 +14,15 @@ from streaming.wire.topics import Topics
 
 
 def warn(kafka: Cluster, topics: Topics, service: str | None, others: Iterable[str] = ()) -> bool:
-    """Says on the standard error that a service does not exist, and returns whether; not if this user may not know.
+    """Prints a warning if a service does not exist; returns whether it has done so.
+
+    A user who may not read the definitions gets no warning.
 
     Args:
         kafka: The cluster.
         topics: The topics.
-        service: The service; None: the filter names none.
-        others: Services that are known otherwise: those of other instances are not defined here.
+        service: The service; None: the user has named no service.
+        others: Services of other instances, which are not defined here.
 
     Raises:
         UserError: Kafka cannot be reached, or a topic is missing.
@@ -40,13 +42,13 @@ def warn(kafka: Cluster, topics: Topics, service: str | None, others: Iterable[s
 
 
 def no_conversation(kafka: Cluster, topics: Topics, conversation: str, *, is_filtered: bool = False) -> UserError:
-    """Returns the error about a conversation that no router has told of.
+    """Returns the error about a conversation that is not in the views of the router.
 
     Args:
         kafka: The cluster.
         topics: The topics.
-        conversation: What the user has given.
-        is_filtered: Whether there are filters besides, which may be why it is not found.
+        conversation: The identifier that the user has given.
+        is_filtered: Whether the user has also given filters, which may leave out the conversation.
     """
     if (absent := router_absence(kafka, topics)) is not None:
         return UserError(

@@ -1,4 +1,4 @@
-"""Reads the router's views, and selects endpoints from them."""
+"""The views of the router: endpoints, held messages, and how far the router has read."""
 
 import logging
 import re
@@ -44,15 +44,15 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Selection:
-    """The endpoints that a command is about.
+    """The conditions of the endpoints that a command concerns.
 
     Attributes:
-        conversation_id: Those of this conversation; None: of any.
-        is_initiator: Those of this side; None: of both.
-        service: Those of this service; None: of any.
-        far_service: Those whose far side is this service; None: any.
-        states: Those in these states; empty: in any.
-        idle_before: Those in whose conversation no program has spoken since, as ISO 8601; None: all.
+        conversation_id: The conversation; None: any.
+        is_initiator: Whether the endpoint is the initiator; None: any side.
+        service: The service of the endpoint; None: any.
+        far_service: The service of the far side; None: any.
+        states: The states; empty: any.
+        idle_before: The latest time of a program's last statement, as ISO 8601; None: any.
     """
 
     conversation_id: str | None = None
@@ -63,7 +63,7 @@ class Selection:
     idle_before: str | None = None
 
     def has(self, row: EndpointRow) -> bool:
-        """Returns whether an endpoint is among them."""
+        """Returns whether an endpoint meets all conditions."""
         return (
             self.conversation_id in (None, row.conversation_id)
             and self.is_initiator in (None, row.is_initiator)
@@ -75,18 +75,18 @@ class Selection:
 
 
 def idle_before(now_ms: int, idle_ms: int) -> str:
-    """Returns the time before which the last statement must be shown, so that it is certainly as old as `idle_ms`."""
+    """Returns the latest time that a view can show of a last statement that is certainly as old as `idle_ms`."""
     return iso_time(max(0, now_ms - idle_ms - SPOKEN_STEP_MS))
 
 
 @dataclass(frozen=True)
 class Viewed:
-    """The endpoints of a view, and the number of messages that each holds for its far side.
+    """Endpoints, and the messages that they hold for their far sides.
 
     Attributes:
         endpoints: Key -> row.
-        values: Key -> the row's record.
-        transmissions: Key, row and all fields of what is held, by all conversations that were read; oldest first.
+        values: Key -> the value of the row's record.
+        transmissions: The held messages of all conversations that were read, oldest first.
         services: The services of all endpoints that were read, and of their far sides.
     """
 
@@ -97,16 +97,16 @@ class Viewed:
 
     @cached_property
     def held(self) -> Mapping[str, int]:
-        """Returns key -> number of held messages."""
+        """Returns key of an endpoint -> number of messages that it holds."""
         return {key: row.messages for key, row, _ in self.transmissions}
 
     def fields(self, key: str) -> dict[str, Any]:
-        """Returns a row with all its fields, since a newer router may have written more, and what it holds."""
+        """Returns all fields of a row, also those that only a newer router writes, and the number of held messages."""
         return {**decode_json(_fields_decoder, self.values[key]), "held_messages": self.held.get(key, 0)}
 
 
 def read_endpoints(kafka: Cluster, topics: Topics, selection: Selection) -> Viewed:
-    """Returns the selected endpoints, those first that have been idle for longest.
+    """Returns the selected endpoints. The endpoint that has been idle for longest is the first.
 
     Raises:
         UserError: Kafka cannot be reached or denies access, or a topic is missing.
@@ -120,10 +120,10 @@ def read_endpoints(kafka: Cluster, topics: Topics, selection: Selection) -> View
 
 
 def identified(kafka: Cluster, topics: Topics, given: str) -> str:
-    """Returns the identifier of the only conversation that begins with what the user has given, or else the latter.
+    """Returns the only identifier of a conversation that begins with a text, or the text if no identifier does.
 
     Raises:
-        UserError: Several begin with it; Kafka cannot be reached or denies access, or a topic is missing.
+        UserError: Several begin with the text; Kafka cannot be reached or denies access, or a topic is missing.
     """
     if not _WHOLE.fullmatch(given):
         values = _read(kafka, topics.service_conversations, "row of an endpoint", None)
@@ -143,7 +143,7 @@ def the_one(given: str, identifiers: Iterable[str]) -> str:
 
 
 def read_transmissions(kafka: Cluster, topics: Topics, conversation_id: str | None = None) -> list[Transmission]:
-    """Returns what is held, oldest first; with a conversation, at least what that one holds.
+    """Returns held messages, oldest first; with a conversation, at least its messages.
 
     Raises:
         UserError: Kafka cannot be reached or denies access, or a topic is missing.
@@ -161,8 +161,8 @@ class Sent:
     """The messages that programs and other instances have sent to services.
 
     Attributes:
-        is_any: Whether there ever was one; also if this user may not know.
-        is_unread: Whether the router has some still to read; not if this user may not know.
+        is_any: Whether there ever was a message. True if this user may not know.
+        is_unread: Whether the router has not read all of them yet. False if this user may not know.
     """
 
     is_any: bool
@@ -170,7 +170,7 @@ class Sent:
 
 
 def sent(kafka: Cluster, topics: Topics) -> Sent:
-    """Returns what is known about messages that were sent, whether the router has read them or not.
+    """Returns whether messages were sent to services, and whether the router has read them.
 
     Raises:
         UserError: Kafka cannot be reached.
@@ -187,7 +187,7 @@ def sent(kafka: Cluster, topics: Topics) -> Sent:
 
 
 def _is_unread(kafka: Cluster, topics: Topics, ends: Mapping[str, Sequence[int]]) -> bool:
-    """Returns whether the router's last batch has ended before these ends of topics; not if that is not known."""
+    """Returns whether the router's last batch has ended before these ends of topics; False if its end is not known."""
     try:
         read = router_progress(kafka, topics)
     except UserError as error:

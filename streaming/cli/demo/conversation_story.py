@@ -1,4 +1,4 @@
-"""The part of a story that the demos of conversations share: it collects their messages, and accounts for them."""
+"""The common part of the stories of services and of instances: the messages of conversations."""
 
 import time
 from collections.abc import Collection, Iterable
@@ -20,9 +20,9 @@ class ConversationStory(Timeline):
     Attributes:
         queues: The queues of services.
         timers: The number of timers that become due.
-        said: Conversation -> what its initiator has said, or will say when its timer is due.
+        said: Conversation -> the messages that its initiator has sent, or will send when its timer is due.
         records: The records that were seen.
-        held: The number of messages that are held.
+        held: The number of messages of `_held_rows`.
     """
 
     queues: Collection[str]
@@ -64,11 +64,11 @@ class ConversationStory(Timeline):
         self.held = sum(row.messages for row in self._held_rows())
 
     def _held_rows(self) -> Iterable[TransmissionRow]:
-        """Returns the rows of the messages that `held` counts."""
+        """Returns the rows of messages whose delivery the plot waits for."""
         raise NotImplementedError
 
     def is_complete(self) -> bool:
-        """Returns whether as many messages were delivered as were to be: each with an answer, and at last an end."""
+        """Returns whether all messages were delivered, and their answers, and the end of each conversation."""
         expected = self.timers + sum(2 * len(bodies) + 1 for bodies in self.said.values())
         return len(self.records.deliveries) >= expected
 

@@ -1,4 +1,4 @@
-"""The demo: runs all parts on this machine, with both kinds of activation, and ends by itself with a summary.
+"""The demo of queues, with both kinds of activation. It ends by itself with a summary.
 
 External activation: the activator starts reader programs for notifications. Internal activation: the monitor asks for
 tasks, up to max_queue_readers at a time, and the host runs them. Both run the same reader program here.
@@ -29,7 +29,7 @@ class DemoQueue:
         name: The name of the queue and of its topic.
         partitions: The partitions of its topic: the most readers that can receive at a time.
         max_queue_readers: The most tasks at a time under internal activation; None: external activation.
-        work_s: How long a reader works on a message.
+        work_s: The time that a reader works on a message, in seconds.
         sendings: (second, messages): seconds after the beginning, and the number of messages that are sent then.
     """
 
@@ -66,8 +66,8 @@ def run(console: Console, *, keeps: bool = False) -> int:
     """Runs the demo; returns 0 if every message that was sent was read.
 
     Args:
-        console: Its output.
-        keeps: Whether everything stays until a signal.
+        console: The output.
+        keeps: Whether the demo goes on until a signal.
 
     Raises:
         UserError: Java or the jars are missing, or a part of the demo does not start.
@@ -83,7 +83,7 @@ def run(console: Console, *, keeps: bool = False) -> int:
 
 
 def _create_queues(cluster: Cluster) -> None:
-    """Creates the topics of all queues, and definitions for internal activation. The other queues need none."""
+    """Creates the topics of all queues, and definitions of the queues with internal activation."""
     commands = cluster.producer()
     for queue in QUEUES:
         create_queue_topics(cluster.bootstrap_servers, [queue.name], partitions=queue.partitions, replication_factor=1)

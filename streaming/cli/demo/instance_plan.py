@@ -1,4 +1,4 @@
-"""The instances of the demo of instances, and the services in them. The shop and its orders are those of services."""
+"""The instances of the demo of instances, and their services. The shop is the same as in the demo of services."""
 
 import uuid
 from dataclasses import dataclass
@@ -23,10 +23,10 @@ class Place:
     """An instance of the demo.
 
     Attributes:
-        name: Its name.
-        cluster: Its Kafka cluster.
-        prefix: Its topic prefix.
-        options: Options of its router.
+        name: The name of the instance.
+        cluster: The Kafka cluster of the instance.
+        prefix: The topic prefix of the instance.
+        options: Options of the router.
     """
 
     name: str
@@ -36,17 +36,17 @@ class Place:
 
     @property
     def topics(self) -> Topics:
-        """Returns its topics."""
+        """Returns the topics of the instance."""
         return Topics(self.prefix)
 
     @property
     def queues(self) -> list[str]:
-        """Returns its queues."""
+        """Returns the queues of the instance."""
         return queues_of(self.name)
 
 
 def queues_of(*places: str) -> list[str]:
-    """Returns the queues of some places."""
+    """Returns the queues of these places."""
     return [queue for queue, place in QUEUES.items() if place in places]
 
 
@@ -83,7 +83,7 @@ def definitions(north: str, south: str, direct_south: str, west: str) -> dict[st
 
 
 def failover() -> dict[str, ServiceCommand]:
-    """Returns the commands by which west's copy of the stock takes over, by the place."""
+    """Returns the commands by which west's copy of the stock takes over, by the name of the place."""
     return {
         "south": AlterDatabase(_STOCK, mirroring_role="MIRROR"),
         "west": AlterDatabase(_STOCK, mirroring_role="PRINCIPAL"),

@@ -45,11 +45,11 @@ class InstanceStory(ConversationStory):
         self._printed_s = time.monotonic()
 
     def note(self, place: str, text: str, style: str = "") -> None:
-        """Has a line about a place printed. An actor may call it."""
+        """Has the next step print a line about a place. An actor calls this method."""
         self.tell(partial(self._line, place, "", text, style))
 
     def step(self) -> None:
-        """Prints what the plot has noted, and deliveries."""
+        """Prints the lines of the plot, and deliveries."""
         super().step()
         if time.monotonic() >= self._printed_s + _WINDOW_S:
             self._print_deliveries()

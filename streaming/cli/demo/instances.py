@@ -1,7 +1,7 @@
 """The demo of instances: orders in one Kafka cluster, the stock in another, and a link between them that is cut.
 
 Routers and transports of three instances run as a user starts them; north has a broker of its own, south and west share
-one. Readers are threads of this process.
+a broker. Readers are threads of this process.
 """
 
 import time
@@ -191,7 +191,7 @@ class _Plot(Actor):
 def _begin(
     story: InstanceStory, client: ServiceClient, service: str, count: int, lines: int
 ) -> Mapping[str, Sequence[bytes]]:
-    """Begins so many conversations; returns the messages of each."""
+    """Begins `count` conversations; returns conversation -> its messages."""
     with client.transaction():
         conversations = [client.begin(ORDERS.name, service) for _ in range(count)]
         for conversation in conversations:

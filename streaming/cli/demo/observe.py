@@ -1,6 +1,6 @@
-"""The demo of plain consumers: programs that report nothing are started when one more would have useful work.
+"""The demo of plain consumers: the activator starts programs that report nothing, on demand.
 
-Monitor and observer run as a user starts them, and the activator starts the consumers, of which each knows only Kafka.
+Monitor and observer run as a user starts them. The consumers need only Kafka.
 """
 
 import sys
@@ -32,7 +32,7 @@ _JVM_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx128m")
 
 
 def run(console: Console) -> int:
-    """Runs the demo; returns 0 if every message was read, and each consumer that was started has received some.
+    """Runs the demo; returns 0 if every message was read, and each consumer that was started has received a message.
 
     Raises:
         UserError: Java or the jars are missing, or a part of the demo does not start.
@@ -77,7 +77,7 @@ def _introduce(console: Console, groups: Sequence[DemoGroup]) -> None:
 
 
 def _with_clients(console: Console) -> Sequence[DemoGroup]:
-    """Returns the groups, of which none needs a compiler that this machine does not have."""
+    """Returns the groups. Without a Java compiler, another client replaces Java's."""
     if java.can_compile(java.find_java()):
         return GROUPS
     other = Client.CONFLUENT_KAFKA
@@ -91,7 +91,7 @@ def _reader(group: DemoGroup, bootstrap_servers: str) -> Reader:
 
 
 def _program(client: Client) -> list[str]:
-    """Returns the beginning of the command line of a consumer, up to its file."""
+    """Returns the command line of a consumer, without its arguments."""
     if client is Client.JAVA:
         jars_of_client = f"{broker_jars()[0].parent}/*"
         return [str(java.find_java()), *_JVM_OPTIONS, "-cp", jars_of_client, str(_FOLDER / "JavaConsumer.java")]
@@ -100,7 +100,7 @@ def _program(client: Client) -> list[str]:
 
 
 def _lag_rule(stage: Stage) -> Callable[[str], int]:
-    """Returns a function that says how many readers KEDA's rule, with its defaults, would want for a group now."""
+    """Returns a function: group -> the number of readers that KEDA's rule, with its defaults, would want now."""
     looks = GroupLooks(stage.cluster)
     stage.parts.callback(looks.close)
 

@@ -1,11 +1,11 @@
-"""The consumer groups of the demo of plain consumers, and what their topics get."""
+"""The consumer groups of the demo of plain consumers, and the messages for their topics."""
 
 from dataclasses import dataclass
 from enum import Enum
 
 
 class Client(Enum):
-    """A Kafka client, by the name that people know it by."""
+    """A Kafka client, with its usual name."""
 
     CONFLUENT_KAFKA = "confluent-kafka"
     KAFKA_PYTHON = "kafka-python"
@@ -20,8 +20,8 @@ class DemoGroup:
         name: The name of the group, and of its topic.
         partitions: The partitions of the topic.
         client: The client of its consumers.
-        work_s: How long they work on a message.
-        what: What its topic gets, for people.
+        work_s: The time that a consumer works on a message, in seconds.
+        what: The kind of messages, for people.
     """
 
     name: str
@@ -55,5 +55,5 @@ GROUPS = (ORDERS, INVOICES, PAYMENTS, AUDIT, ARCHIVE)
 
 
 def spread(count: int, partitions: int) -> dict[int, int]:
-    """Returns how many of so many messages each partition gets if all get alike."""
+    """Returns partition -> its number of messages, if `count` messages are spread evenly."""
     return {partition: len(range(partition, count, partitions)) for partition in range(partitions)}

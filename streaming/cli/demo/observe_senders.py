@@ -1,4 +1,4 @@
-"""The senders of the demo of plain consumers. They wait for what must have happened, however slow the machine is."""
+"""The senders of the demo of plain consumers. They wait for conditions, so that a slow machine changes no result."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,9 +27,9 @@ _IS_TESTED = "holds only offsets without content"
 
 
 def prepare(cluster: Cluster) -> None:
-    """Creates the topics, and the groups as if their consumers had read all that there was once.
+    """Creates the topics, and the groups as if their consumers had read everything.
 
-    The messages of one topic expire unread: they are deleted as `retention.ms` would.
+    The messages of ARCHIVE are deleted unread, as `retention.ms` deletes messages.
     """
     admin = Admin(cluster)
     new = [NewTopic(group.name, group.partitions, 1) for group in plan.GROUPS]
@@ -49,7 +49,7 @@ def prepare(cluster: Cluster) -> None:
 
 
 def senders(cluster: Cluster, story: ObserveStory, observer_log: Path) -> list[Actor]:
-    """Returns the senders of all groups to which something is sent."""
+    """Returns the senders. No messages are sent to ARCHIVE."""
     return [
         _Bursts(cluster, story, plan.ORDERS),
         _Trickle(cluster, story, plan.INVOICES),
@@ -76,7 +76,7 @@ class _Sender(Actor):
         raise NotImplementedError
 
     def _send(self, counts: Mapping[int, int]) -> None:
-        """Sends so many messages to each of these partitions."""
+        """Sends messages; `counts` has the number for each partition."""
         messages = self._numbered(counts)
         with self._story.sending(self._group.name, messages):
             self._produce(messages)
@@ -85,7 +85,7 @@ class _Sender(Actor):
         _produce(self._producer, self._group, messages)
 
     def _numbered(self, counts: Mapping[int, int]) -> dict[str, int]:
-        """Returns new messages, each with its partition."""
+        """Returns new messages -> partition."""
         partitions = [partition for partition, count in counts.items() for _ in range(count)]
         first, self._sent = self._sent + 1, self._sent + len(partitions)
         return {f"{self._group.name} {first + at}": partition for at, partition in enumerate(partitions)}
@@ -96,7 +96,7 @@ class _Sender(Actor):
 
 
 class _Bursts(_Sender):
-    """Sends a burst for which one reader is too slow, and when all is read a small one."""
+    """Sends a burst for which one reader is too slow, and later a small burst."""
 
     def _send_all(self) -> None:
         name, partitions = self._group.name, self._group.partitions
@@ -112,7 +112,7 @@ class _Bursts(_Sender):
 
 
 class _Trickle(_Sender):
-    """Sends a message now and then, and another when the reader has left."""
+    """Sends messages at intervals, and another message when the reader has left."""
 
     def _send_all(self) -> None:
         for number in range(plan.TRICKLE):
@@ -131,7 +131,7 @@ class _HotPartition(_Sender):
 
 
 class _Aborted(_Sender):
-    """Sends messages in a transaction that it aborts, and later some in one that it commits."""
+    """Sends messages in a transaction that it aborts, and later messages in committed transactions."""
 
     def __init__(self, cluster: Cluster, story: ObserveStory, group: DemoGroup, observer_log: Path) -> None:
         super().__init__(cluster, story, group, {"transactional.id": f"sender of {group.name}"})

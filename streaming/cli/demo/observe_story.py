@@ -1,7 +1,6 @@
 """The output of the demo of plain consumers: its timeline and its summary.
 
-Its consumers report nothing to Kafka, so what they have read is in their output: the process, the partition and the
-message on each line.
+The consumers report nothing to Kafka. Each line of their output has the process, the partition and the message.
 """
 
 import re
@@ -44,21 +43,21 @@ class ReaderLog:
 class ObserveStory(Timeline):
     """Prints events, and accounts for messages and readers.
 
-    Actors call `sending` and `cannot_be_read`, and ask. All else is for the main thread.
+    Actors call `sending`, `cannot_be_read`, `unread` and `is_at_rest`. The other methods are for the main thread.
 
     Attributes:
-        receiving: By group, the number of readers that have received something.
+        receiving: Group -> the number of readers that have received a message.
     """
 
     topics = ((TOPICS.activations,),)
 
     def __init__(self, console: Console, log: ReaderLog, lag_rule: Callable[[str], int]) -> None:
-        """Begins.
+        """Stores the arguments.
 
         Args:
             console: The demo's output.
             log: The output of the readers.
-            lag_rule: Returns how many readers a lag rule would want for a group now.
+            lag_rule: Group -> the number of readers that a lag rule would want now.
         """
         super().__init__(console)
         self.receiving: Counter[str] = Counter()
@@ -85,16 +84,16 @@ class ObserveStory(Timeline):
         self.tell(partial(self._have_arrived, group, len(messages), time.time(), is_first))
 
     def cannot_be_read(self, group: str, what: str) -> None:
-        """Notes offsets that nobody can read."""
+        """Notes offsets that no consumer can read."""
         self.tell(partial(self._note_unreadable, group, what))
 
     def unread(self, group: str, *partitions: int) -> int:
-        """Returns the number of messages in some partitions, or in all, that nobody has read yet."""
+        """Returns the number of messages in these partitions, or in all, that no consumer has read."""
         places = [(group, partition) for partition in partitions or range(_PARTITIONS[group])]
         return sum(self._sent[place] - self._read[place] for place in places)
 
     def is_at_rest(self, group: str) -> bool:
-        """Returns whether a group has nothing unread, and no reader."""
+        """Returns whether a group has neither unread messages nor readers."""
         return not self._there[group] and not self.unread(group)
 
     def is_complete(self) -> bool:
@@ -102,7 +101,7 @@ class ObserveStory(Timeline):
         return len(self._places) == self.read
 
     def step(self) -> None:
-        """Prints what the actors have noted, and takes in what the readers have printed."""
+        """Prints the lines of the actors, and takes in new output of the readers."""
         super().step()
         for line in self._log.new_lines():
             if (found := _READ.fullmatch(line)) is not None:
@@ -159,7 +158,7 @@ class ObserveStory(Timeline):
         return f"not everything happened in time: {len(self._places)} sent, {self.read} read"
 
     def summarize(self) -> bool:
-        """Prints the summary; returns whether everything was read, and each reader has received something."""
+        """Prints the summary; returns whether everything was read, and each reader has received a message."""
         strangers = len(self._seen - self._places.keys())
         useful = "each has" if not self._useless else f"{self._useless} of them have not"
         self._print_summary(

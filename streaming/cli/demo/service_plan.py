@@ -1,4 +1,4 @@
-"""The services of the demo of services, and what they say to each other."""
+"""The services of the demo of services, and the messages between them."""
 
 from dataclasses import dataclass
 
@@ -13,9 +13,9 @@ class DemoService:
     """A service of the demo.
 
     Attributes:
-        database: Its database.
-        name: Its name.
-        queue: The queue that gets its messages.
+        database: The database of the service.
+        name: The name of the service.
+        queue: The queue that gets the messages.
         program: The program that reads the queue, of `service_readers`.
     """
 

@@ -26,7 +26,7 @@ def clerk(messages: list[ReceivedMessage]) -> None:
 
 
 def shop(messages: list[ReceivedMessage]) -> None:
-    """Takes the answers, sends a reminder for a timer, and ends what the other side has ended."""
+    """Takes the answers, sends a reminder for a timer, and ends a conversation that the far side has ended."""
     for message in messages:
         if message.kind == "TIMER":
             message.conversation.send(REMINDER, message_type=LAST)
@@ -35,7 +35,7 @@ def shop(messages: list[ReceivedMessage]) -> None:
 
 
 def main() -> None:
-    """Runs the program that the first argument names, for the queue of the second one."""
+    """Runs a program; the arguments are the name of the program and the queue."""
     program, queue = sys.argv[1:]
     with QueueReader(os.environ["QUEUE_ACTIVATION_BOOTSTRAP_SERVERS"], queue) as reader:
         read_until_empty(reader, _MAX_MESSAGES, _WAIT_S, {"clerk": clerk, "shop": shop}[program])

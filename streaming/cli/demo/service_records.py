@@ -1,4 +1,4 @@
-"""The records that the demo of services has seen, and how they differ from what was sent."""
+"""The records that a demo of conversations has seen, and their differences from the messages that were sent."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ class Delivery:
         kind: The kind of the message.
         body: The body.
         at_s: The time of the record.
-        seen_s: The time at which a reader of committed records had it.
+        seen_s: The time at which a reader of committed records got the record.
     """
 
     queue: str
@@ -37,13 +37,13 @@ class Delivery:
 
     @property
     def is_answer(self) -> bool:
-        """Returns whether the far side has sent it."""
+        """Returns whether the target has sent the message."""
         return self.queue == ORDERS.queue
 
 
 @dataclass(frozen=True)
 class Differences:
-    """The differences between the messages of conversations and what was to arrive."""
+    """The number of messages of conversations that were lost, came twice, or came out of order."""
 
     lost: int
     twice: int
@@ -58,12 +58,12 @@ NO_DIFFERENCES = Differences(0, 0, 0)
 
 @dataclass(frozen=True)
 class RouteChange:
-    """The fate of conversations when the route changed.
+    """The numbers of conversations that the change of the route concerned.
 
     Attributes:
-        stayed: Those that had begun, went on, and stayed where they were.
-        moved: New ones that went to the other database.
-        wrong: Those that did something else.
+        stayed: Conversations that had begun before, went on, and stayed in their database.
+        moved: New conversations that went to the other database.
+        wrong: Conversations in a wrong database.
     """
 
     stayed: int
@@ -75,10 +75,10 @@ class ServiceRecords:
     """The records of the demo's topics, as they were seen.
 
     Attributes:
-        deliveries: The records of the queues' topics, in the order of each.
+        deliveries: The records of the queues' topics, each topic in its order.
         timers_s: Conversation -> time at which its timer is due.
-        altered_s: Time of ALTER ROUTE's record.
-        in_force_s: Time from which the router is known to use the altered route.
+        altered_s: Time of the record of ALTER ROUTE.
+        in_force_s: Time from which the router certainly uses the altered route.
         created_s: Time of the record that creates the service that was missing.
     """
 
@@ -101,10 +101,10 @@ class ServiceRecords:
         return self._sent_s.get((delivery.conversation_id, not delivery.is_answer, delivery.body))
 
     def differences(self, said: Mapping[str, Sequence[bytes]]) -> Differences:
-        """Compares the queues with what was said.
+        """Compares the records of the queues with the messages that were sent.
 
         Args:
-            said: Conversation -> what its initiator has said. The answers and an EndDialog follow from it.
+            said: Conversation -> the messages of its initiator. The target answers each, and then ends the conversation.
         """
         found: dict[Direction, list[bytes]] = defaultdict(list)
         for each in self.deliveries:
@@ -118,11 +118,11 @@ class ServiceRecords:
         return sum((compare(expected.get(side, []), found.get(side, [])) for side in sides), NO_DIFFERENCES)
 
     def conversations_in(self, queue: str) -> set[str]:
-        """Returns the conversations of which a message was delivered into a queue."""
+        """Returns the conversations with a message in a queue."""
         return {each.conversation_id for each in [*self.deliveries] if each.queue == queue}
 
     def has_delivered(self, said: Mapping[str, Sequence[bytes]]) -> bool:
-        """Returns whether all that some initiators have said was delivered."""
+        """Returns whether all these messages were delivered; `said` is conversation -> messages of the initiator."""
         delivered = {(each.conversation_id, each.body) for each in [*self.deliveries] if not each.is_answer}
         return all((conversation_id, body) in delivered for conversation_id, bodies in said.items() for body in bodies)
 
@@ -141,7 +141,7 @@ class ServiceRecords:
         return [each.seen_s - sent_s for each, sent_s in found if sent_s is not None]
 
     def route_change(self) -> RouteChange:
-        """Returns the fate of conversations with the stock when the route changed."""
+        """Returns the numbers of conversations with the stock that the change of the route concerned."""
         north, south = STOCKS[NORTH].queue, STOCKS[SOUTH].queue
         in_north, in_south = self.conversations_in(north), self.conversations_in(south)
         altered_s, in_force_s = self.altered_s or 0.0, self.in_force_s or float("inf")
@@ -158,7 +158,7 @@ class ServiceRecords:
         return None if self.created_s is None or not arrivals_s else max(arrivals_s) - self.created_s
 
     def timers_late_s(self) -> list[float]:
-        """Returns how long after they were due DialogTimers arrived."""
+        """Returns for each DialogTimer the time from its due time to its arrival."""
         return [
             each.seen_s - self.timers_s[each.conversation_id]
             for each in self.deliveries
@@ -170,9 +170,9 @@ class ServiceRecords:
 
 
 def compare(expected: Sequence[bytes], found: Sequence[bytes]) -> Differences:
-    """Compares the messages of one direction of a conversation with those that were to arrive, which all differ.
+    """Compares the messages of one direction of a conversation with the expected messages, which all differ.
 
-    A message that was not to arrive at all counts as one that has arrived twice.
+    An unexpected message counts as a message that has arrived twice.
     """
     lost = (Counter(expected) - Counter(found)).total()
     twice = (Counter(found) - Counter(expected)).total()

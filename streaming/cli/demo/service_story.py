@@ -38,7 +38,7 @@ _route_decoder = msgspec.json.Decoder(_RouteRow)
 
 @dataclass
 class _Window:
-    """Deliveries into a queue that are still to be printed."""
+    """Deliveries into a queue that were not printed yet."""
 
     begin_s: float
     things: Counter[str] = field(default_factory=Counter)
@@ -147,7 +147,7 @@ class ServiceStory(ConversationStory):
         return None if sent_s is None else time.time() - sent_s
 
     def step(self) -> None:
-        """Prints deliveries and held messages after a moment, in which more of them may come."""
+        """Prints deliveries and held messages, when no more of them are expected for the same line."""
         super().step()
         now_s = time.monotonic()
         for queue in [queue for queue, window in self._windows.items() if now_s >= window.begin_s + _WINDOW_S]:
@@ -171,7 +171,7 @@ class ServiceStory(ConversationStory):
         super()._line(queue, mark, text, style)
 
     def is_complete(self) -> bool:
-        """Returns whether as many messages have arrived as were to arrive, and all were read."""
+        """Returns whether all messages were delivered, and readers have read them."""
         return self.arrived == self.read == len(self.records.deliveries) and super().is_complete()
 
     def _missing(self) -> str:

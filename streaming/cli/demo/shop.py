@@ -1,4 +1,4 @@
-"""The shop of the demos of conversations: defines services, and sends orders to the stock."""
+"""The shop of the demos of services and of instances: its orders to the stock."""
 
 import threading
 from collections.abc import Collection
@@ -25,7 +25,7 @@ SHORT_ORDER_LINES = 3
 
 
 def define(cluster: Cluster, topics: Topics, queues: Collection[str], *commands: ServiceCommand) -> None:
-    """Creates all topics and these queues, and carries out commands."""
+    """Creates all topics, these queues, and definitions."""
     Admin(cluster).create_topics([*topics.specs(), *topics.service_specs()], _PARTITIONS, 1)
     create_queue_topics(cluster.bootstrap_servers, queues, partitions=1, replication_factor=1)
     carry_out(cluster, topics, *commands)
@@ -43,8 +43,8 @@ class Flow(Actor):
 
         Args:
             cluster: The shop's Kafka cluster.
-            story: Notes what is said.
-            timer_s: The time after which one of the standing orders gets its last line, by a timer; None: at once.
+            story: Notes the messages.
+            timer_s: One standing order gets its last line by a timer, after this time; None: none does.
         """
         super().__init__("flow")
         self.standing: list[str] = []

@@ -1,4 +1,4 @@
-"""The stage that all demos share: their brokers, and the loop in which readers start and the timeline grows."""
+"""The stage of all demos: their brokers, their threads, and the loop that starts readers and prints the timeline."""
 
 import tempfile
 import threading
@@ -41,9 +41,9 @@ class Stage:
 
     Attributes:
         console: The demo's output.
-        folder: A folder, which is deleted at the end.
-        parts: What is stopped at the end.
-        keeps: Whether everything stays until a signal.
+        folder: A folder for files, which is deleted at the end.
+        parts: The resources that are closed at the end.
+        keeps: Whether the demo goes on until a signal.
         clusters: The demo's Kafka clusters.
         slowest_s: The time that the slowest part took to start.
     """
@@ -62,7 +62,7 @@ class Stage:
 
     @contextmanager
     def progress(self, what: str) -> Iterator[None]:
-        """Says what happens in the block, and then how long it took."""
+        """Prints what happens in the block, and then the time that the block took."""
         begin_s = time.monotonic()
         self.console.print(f"  {what} ...", end="")
         yield
@@ -79,8 +79,8 @@ def brokers(
 
     Args:
         console: The demo's output.
-        headline: What the demo shows.
-        relays: For each broker the way to it, or None.
+        headline: The first line of the output.
+        relays: For each broker its relay, or None.
         keeps: Whether `play` goes on until a signal.
 
     Raises:
@@ -137,7 +137,7 @@ class Actor(WatchedThread):
         self.is_over = threading.Event()
 
     def pause(self, seconds: float) -> None:
-        """Waits."""
+        """Waits; ends the actor if the demo is over."""
         if self.is_over.wait(max(0.0, seconds)):
             raise _IsOverError
 
@@ -161,21 +161,21 @@ def play(
     programs: Sequence[ChildProcess],
     readers: Sequence[Reader] = (),
 ) -> int:
-    """Runs the actors, starts readers, and shows what is in the topics, and at last the summary.
+    """Runs the actors, starts readers, and prints the timeline and the summary.
 
     Args:
         stage: The demo's parts.
-        timeline: Shows the events.
-        actors: The threads that make things happen.
-        programs: The programs that must not end before.
+        timeline: Prints the events and the summary.
+        actors: The threads of the story.
+        programs: The programs that must run all the time.
         readers: The reader programs.
 
     Returns:
-        The demo's exit code: 0 if everything happened in time, and as it should.
+        The exit code of the demo: 0 if everything happened in time and was good.
 
     Raises:
         UserError: One of the programs has ended.
-        Exception: That of an actor.
+        Exception: An actor has failed.
     """
     is_complete = False
     with stop_signals.taken() as signals, ExitStack() as parts:
@@ -218,14 +218,14 @@ def play(
 
 
 def _keep(stage: Stage, starters: Starters, signals: stop_signals.StopSignals) -> None:
-    """Goes on starting readers until a signal."""
+    """Starts readers until a signal."""
     stage.console.print(f"everything goes on until Ctrl-C. Kafka is at {stage.cluster.bootstrap_servers}")
     while not signals.stop.is_set():
         starters.step()
 
 
 def _show(follower: TopicFollower, timeline: Timeline) -> None:
-    """Shows the timeline what comes within a step."""
+    """Gives the timeline the records of a step."""
     until_s = time.monotonic() + _STEP_S
     while (left_s := until_s - time.monotonic()) > 0:
         message = follower.poll(left_s)

@@ -1,4 +1,4 @@
-"""Starts readers in the demos: the activator for notifications, the host for tasks of internal activation."""
+"""The start of readers in the demos: an activator for notifications, a host for tasks of internal activation."""
 
 import json
 import time
@@ -30,9 +30,9 @@ class Reader:
 
     Attributes:
         queue: The queue that it reads.
-        command: Its command line, in which `{queue}` stands for the queue.
-        most: The most of these programs at a time.
-        procedure_name: The procedure of internal activation that it is; None: the activator starts it.
+        command: The command line, in which `{queue}` stands for the queue.
+        most: The largest number of such programs at a time.
+        procedure_name: The procedure of internal activation that the host runs; None: the activator starts the program.
         is_plain: Whether it reports nothing, so that the observer watches its consumer group, named like the queue.
     """
 
@@ -44,12 +44,12 @@ class Reader:
 
 
 class Starters:
-    """The activator, and the host if it has a program, in this process. They report what they do to the timeline."""
+    """The activator and the host, in this process. The timeline prints their starts and exits of readers."""
 
     def __init__(
         self, cluster: Cluster, readers: Sequence[Reader], folder: Path, timeline: Timeline, parts: ExitStack
     ) -> None:
-        """Writes their configuration files into the folder, and starts those that have a program.
+        """Writes the configuration files, and starts the activator and the host, each if it has a program.
 
         Args:
             cluster: The Kafka cluster.
@@ -71,12 +71,12 @@ class Starters:
             self._starters.append(parts.enter_context(host))
 
     def step(self) -> None:
-        """Runs a step of each."""
+        """Runs a step of the activator and a step of the host."""
         for starter in self._starters:
             starter.step(_STEP_S)
 
     def tell(self) -> None:
-        """Tells the timeline what both did, a moment later: after it has seen the records that caused it."""
+        """Tells the timeline of starts and exits, after it has seen the records that caused them."""
         until_s = time.monotonic() - _TELL_AFTER_S
         while self._news and self._news[0][0] <= until_s:
             _, news = self._news.pop(0)

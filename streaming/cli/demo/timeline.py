@@ -1,7 +1,7 @@
-"""The timeline of a demo: a line for each event of a queue.
+"""The timeline of a demo, with a line for each event.
 
-The events come from the topics, as any program could read them. So a demo shows what programs really reported and the
-monitor really wrote.
+The events come from the topics, as any program could read them. So a demo shows the real reports of programs, and the
+real notifications of the monitor.
 """
 
 import math
@@ -101,12 +101,12 @@ class Timeline:
         self.arrived += count
 
     def _waited_s(self, queue: str) -> float | None:
-        """Returns the time that the first message of an activated queue has waited; None if none has waited so long."""
+        """Returns the time since the arrival on the empty queue; None if it is not the first activation since then."""
         since_s = self._waiting_since_s.pop(queue, None)
         return None if since_s is None else time.time() - since_s
 
     def _saw_receive(self, record: ReceiveRecord) -> None:
-        """Counts the messages that a session has received. Ignores tasks: the host itself reports them."""
+        """Counts messages that a reader has received, committed or rolled back."""
         if isinstance(record, Receive) and record.messages:
             self._unread[record.queue] -= record.messages
             self._received[record.session_id, record.transaction_id or ""] = record.messages
@@ -151,7 +151,7 @@ class Timeline:
         self._news.put(news)
 
     def step(self) -> None:
-        """Calls what actors have given to `tell`. Subclasses also print lines here, after the records of a moment."""
+        """Calls the functions that actors have given to `tell`. Subclasses also print lines that waited for records."""
         while not self._news.empty():
             self._news.get()()
 
@@ -201,6 +201,6 @@ def percentile(values: list[float], share: float) -> float:
 
 
 def latencies(values_s: list[float], noun: str) -> str:
-    """Returns the latencies of some things in words, for a summary."""
+    """Returns the percentiles of latencies, for a summary."""
     p50, p99 = (percentile(values_s, share) * 1000 for share in (0.5, 0.99))
     return f"p50 {p50:.0f} ms, p99 {p99:.0f} ms ({len(values_s)} {noun})"

@@ -1,4 +1,4 @@
-"""Finds faults in definitions, as `ssbdiagnose` did for Service Broker."""
+"""The search for faults in definitions, as `ssbdiagnose` did it for Service Broker."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -28,7 +28,7 @@ _MAX_PAIRS = 200_000
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault: of a definition, a program, a queue, or of what waits.
+    """A fault of a definition, a program, a queue or held messages.
 
     Attributes:
         kind: The kind of fault.
@@ -56,7 +56,7 @@ def faults(
 
     Args:
         source: The definitions.
-        kafka: Where the topics of queues are looked for; None: they are not.
+        kafka: The cluster that must have the topics of queues; None: topics are not checked.
         topics: The names of our own topics.
         open_conversations: The conversations in which programs may still send, and their number.
 
@@ -173,7 +173,7 @@ def _would_match(route: Route, conversation: RoutedMessage) -> bool:
 
 
 def _replies_without_a_way(source: Origin, definitions: Definitions) -> Iterator[Fault]:
-    """Yields services whose replies do not reach a database that can send to them; looks at _MAX_PAIRS pairs."""
+    """Yields services whose replies do not reach a database that can send to them. Checks _MAX_PAIRS pairs at most."""
     services = sorted(definitions.services(), key=lambda each: (each.database, each.name))
     senders: dict[str, Service] = {}
     for service in services:

@@ -1,4 +1,4 @@
-"""Checks a file of expected routing decisions, for continuous integration."""
+"""The check of a file of expected routing decisions, for continuous integration."""
 
 import json
 from dataclasses import dataclass

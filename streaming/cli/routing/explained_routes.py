@@ -1,4 +1,4 @@
-"""Explains routing decisions: `route explain`, and what `route check` and `diagnose` build on."""
+"""The explanations of routing decisions, for `route explain`, `route check`, `diagnose` and the dashboard."""
 
 import codecs
 import json
@@ -38,7 +38,7 @@ class Origin:
     """The definitions to explain, and the instance that they belong to.
 
     Attributes:
-        load: Returns the definitions, before any instant: `Definitions.advance` has not been called.
+        load: Returns new definitions, of which `Definitions.advance` has not been called.
         instance: The instance.
     """
 
@@ -87,7 +87,7 @@ class Result:
         return "\n".join(map(printable, lines))
 
     def heading(self) -> str:
-        """Returns the line that says which message it is about."""
+        """Returns the line about the message that was routed."""
         asked = self.case.conversation
         sender = "from another instance" if asked.incoming else f"from database {asked.from_database}"
         names = f" at broker instance {asked.to_broker_instance}" if asked.to_broker_instance else ""
@@ -95,7 +95,7 @@ class Result:
         return f"{self.case.name}: a message {sender} to service {asked.to_service}{names}{reply}"
 
     def fields(self) -> Iterator[tuple[str, list[str]]]:
-        """Yields the title and the lines of each step, and at last of the result."""
+        """Yields the title and the lines of each step, and then those of the result."""
         for step in self.explanation.steps:
             lines = [step.text, *(f"  {name}: {why}" for name, why in step.passed_over.items())]
             yield step.title, [*lines, *([f"  and {step.others:,} more routes"] if step.others else [])]

@@ -1,4 +1,4 @@
-"""Finds the services whose messages go into a queue."""
+"""The services whose messages go into a queue."""
 
 from streaming.cli.routing.service_commands import read_definitions
 from streaming.core.routing.databases import Service
@@ -9,7 +9,7 @@ from streaming.wire.topics import Topics
 
 
 def leading_to(kafka: Cluster, topics: Topics, queue: str) -> list[Service]:
-    """Returns the services of a queue by name; none if this user may not read the definitions.
+    """Returns the services of a queue, in order of names; none if this user may not read the definitions.
 
     Raises:
         UserError: Kafka cannot be reached.

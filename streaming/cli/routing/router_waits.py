@@ -1,4 +1,4 @@
-"""Says for commands that need a router whether one runs, and after some seconds what they wait for."""
+"""The messages of commands that wait for a router."""
 
 import time
 
@@ -24,19 +24,19 @@ def router_absence(kafka: Cluster, topics: Topics) -> str | None:
 
 
 class Patience:
-    """Says once, when a wait has become long, what a command waits for."""
+    """A wait of a command, which is announced once if it takes some seconds."""
 
     def __init__(self, what: str) -> None:
         """Begins the wait.
 
         Args:
-            what: What the command waits for, after "waiting for".
+            what: The rest of the line "waiting for ..."
         """
         self._what = what
         self._at_s = time.monotonic() + _SAID_AFTER_S
 
     def look(self) -> None:
-        """Says it if it is time."""
+        """Prints the line, once, if the wait has taken some seconds."""
         if time.monotonic() >= self._at_s:
             self._at_s = float("inf")
             say(f"waiting for {self._what}", err=True)

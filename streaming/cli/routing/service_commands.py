@@ -1,4 +1,4 @@
-"""Reads the definitions of databases, services and routes from service-commands, and sends further commands."""
+"""The definitions of databases, services and routes in service-commands, and the commands that change them."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -115,7 +115,8 @@ def _has_taken(kafka: Cluster, topics: Topics, changes: Mapping[bytes, tuple[_Ro
 def shows(found: _Row | None, before: _Row | None, wanted: _Row | None) -> bool:
     """Returns whether a row of the view shows a change.
 
-    A new time is that of the command's record, so it is neither the former one nor exactly the wanted one.
+    A new `expires_at` counts from the time of the command's record. So it differs from the former value, and it does
+    not have to be exactly the wanted value.
     """
     if found is None or wanted is None:
         return found is wanted
@@ -150,7 +151,7 @@ def _decode(message: Message) -> ServiceCommand:
 
 
 def _take_row(rows: dict[bytes, _Row], message: Message) -> None:
-    """Takes a record of service-definitions. One that is not valid is no row of the router's, and shows nothing."""
+    """Takes a record of service-definitions. An invalid record removes the row: the router did not write it."""
     key, value = message.key() or b"", message.value()
     try:
         row = None if value is None else decode_json(_row_decoder, value)

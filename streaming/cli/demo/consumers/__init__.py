@@ -1,1 +1,1 @@
-"""Consumers that know nothing of this project: the demo of plain consumers has them started on demand."""
+"""Consumers that need only Kafka. The activator starts them in the demo of plain consumers."""

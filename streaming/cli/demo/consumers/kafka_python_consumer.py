@@ -1,8 +1,8 @@
-"""Reads a topic as a member of a consumer group, and exits when nothing has come for a while; needs Kafka alone.
+"""A member of a consumer group that reads a topic, and exits when no message has come for a while.
 
 usage: python kafka_python_consumer.py SERVERS GROUP TOPIC WORK_SECONDS
 
-It commits by the clock, every 5 s, and when it exits: these are the client's defaults.
+The consumer commits every 5 s, and when it exits, as is the client's default.
 """
 
 import os
@@ -18,7 +18,7 @@ FIRST_S, IDLE_S = 30.0, 5.0
 
 
 def main() -> None:
-    """Reads until nothing comes any more, or until SIGTERM."""
+    """Reads until no message has come for a while, or until SIGTERM."""
     servers, group, topic, work_s = sys.argv[1:]
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def _say(text: str) -> None:
-    """Prints a line, in one piece even if Python does not buffer: other members may write to the same file."""
+    """Prints a line in one piece, also without buffers: other members may write to the same file."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
