@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from streaming.cli.conversations.endings import Ending
-    from streaming.cli.conversations.views import Selection, Viewed
+    from streaming.cli.conversations.views import Selection
     from streaming.wire.service_views import EndpointRow
 
 conversations = typer.Typer(help="List, show, end or retry conversations between services.", no_args_is_help=True)
@@ -119,42 +120,30 @@ def list_conversations(
 
     if counts and limit is not None:
         raise UserError("--counts has one row for each state. Do not give --limit with it.")
-    selection = filters.selection()
     kafka, topics = place.cluster(), place.topics()
-    viewed = views.read_endpoints(kafka, topics, selection)
+    viewed = views.read_endpoints(kafka, topics, filters.selection())
+    endpoints, now_ms = viewed.endpoints, wall_clock.now_ms()
     introduce(kafka, topics, "router", as_json=as_json)
-    sent = views.Sent(is_any=True, is_unread=False) if as_json else views.sent(kafka, topics)
-    is_sent = sent.is_any or bool(viewed.endpoints)
-    if counts:
-        found = lists.counts(viewed.endpoints.values(), wall_clock.now_ms())
-        tables.print_rows(found, lists.counts_view, lists.nothing("no endpoints", is_sent=is_sent), as_json)
-    elif not as_json and not viewed.endpoints:
-        say(lists.nothing("no endpoints", is_sent=is_sent))
-    else:
-        _print_endpoints(viewed, limit, as_json=as_json)
     if as_json:
+        rows = lists.counts(endpoints.values(), now_ms) if counts else map(viewed.fields, [*endpoints][:limit])
+        for row in rows:
+            typer.echo(json.dumps(row))
         return
+    sent = views.sent(kafka, topics)
+    if not endpoints:
+        say(lists.nothing("no endpoints", is_sent=sent.is_any))
+    elif counts:
+        tables.print_view(lists.counts_view(lists.counts(endpoints.values(), now_ms)))
+    else:
+        shown = dict(islice(endpoints.items(), limit or lists.TABLE_ROWS))
+        tables.print_view(lists.list_view(shown, viewed.held, len(endpoints), is_narrow=tables.is_narrow()))
     if sent.is_unread:
         say(lists.for_router())
-    if viewed.endpoints:
+    if endpoints:
         say(lists.where_delivered())
     else:
         unknown.warn(kafka, topics, filters.service, viewed.services)
         unknown.warn(kafka, topics, filters.far_service, viewed.services)
-
-
-def _print_endpoints(viewed: "Viewed", limit: int | None, *, as_json: bool) -> None:
-    from streaming.cli import tables
-    from streaming.cli.conversations import lists
-
-    keys = [*viewed.endpoints][: limit if limit or as_json else lists.TABLE_ROWS]
-    if as_json:
-        for key in keys:
-            typer.echo(json.dumps(viewed.fields(key)))
-    else:
-        endpoints = {key: viewed.endpoints[key] for key in keys}
-        total, is_narrow = len(viewed.endpoints), tables.is_narrow()
-        tables.print_view(lists.list_view(endpoints, viewed.held, total, is_narrow=is_narrow))
 
 
 @conversations.command("show")

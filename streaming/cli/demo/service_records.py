@@ -104,7 +104,7 @@ class ServiceRecords:
         """Compares the records of the queues with the messages that were sent.
 
         Args:
-            said: Conversation -> the messages of its initiator. The target answers each, and then ends the conversation.
+            said: Conversation -> the messages of its initiator. The target answers each, and ends the conversation.
         """
         found: dict[Direction, list[bytes]] = defaultdict(list)
         for each in self.deliveries:
