@@ -17,7 +17,7 @@ try:
         order = client.begin("//shop/orders", "//stock/reserve", lifetime_s=3600)
         order.send(f"{number} chairs".encode())
         print(f"ordered {number} chairs in the conversation {order.conversation_id}", file=sys.stderr)
-        is_over = False
+        is_over, is_told = False, False
         while not is_over:
             with reader.receive(max_messages=1, timeout=10.0) as messages:
                 for message in messages:
@@ -29,9 +29,11 @@ try:
                     # Each side of a conversation ends it. This reader may also get the ends of earlier orders.
                     message.conversation.end()
                     is_over = message.conversation_id == order.conversation_id
-                if not messages:
+                if not messages and not is_told:
+                    is_told = True
                     # If the order cannot be delivered, the reader has said why.
-                    print("no answer yet: `queue-activation diagnose` shows what does not work", file=sys.stderr)
+                    hint = "If no line above says why, `queue-activation diagnose` shows what does not work"
+                    print(f"still no answer. {hint}", file=sys.stderr)
 except KeyboardInterrupt:  # Ctrl-C; the next order.py gets the answer
     sys.exit(130)
 except UserError as error:  # Kafka cannot be reached, a service is not known ...: the message says what to do

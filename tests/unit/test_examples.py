@@ -130,6 +130,25 @@ def test_a_message_that_belongs_to_no_conversation_does_not_stop_the_service(
     assert capsys.readouterr() == ("skipped, as it is of no conversation: hello\n", "")
 
 
+def test_who_waits_for_an_answer_is_led_to_the_cause_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Waiting(Client):
+        looks = itertools.count()
+
+        def receive(self, **_: Any) -> Any:
+            if next(self.looks) == 3:
+                raise KeyboardInterrupt
+            return nullcontext([])
+
+    monkeypatch.setattr(producers, "ServiceClient", Waiting)
+    monkeypatch.setattr(sys, "argv", ["order.py"])
+    with pytest.raises(SystemExit):
+        runpy.run_path(str(FOLDER / "order.py"), run_name="__main__")
+    _, told = capsys.readouterr().err.splitlines()
+    assert told.startswith("still no answer. If no line above says why, `queue-activation diagnose` shows what")
+
+
 class PlainConsumer:
     """A consumer of confluent-kafka with one message, at which the user asks the program to stop, if SIGNAL is set."""
 
