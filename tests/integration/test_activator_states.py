@@ -61,7 +61,7 @@ def test_queue_show_says_from_anywhere_why_no_program_is_started(activating: Act
         activating.wait_for_log("crash 1 in a row")
         row = shown("q", "after a crash: exit code 3")
         assert (row["entry"], row["programs"], row["last_line"]) == ("q*", [], "no module named orders")
-        assert f"log {activating.folder}/q.log: no module named orders" in row["why"]
+        assert f"log {activating.folder}/q.log, last line: no module named orders" in row["why"]
         status = activating.status_of("q")
         assert {name: status[name] for name in row if name in status} == {
             name: row[name] for name in row if name in status
@@ -80,7 +80,7 @@ def test_queue_show_says_from_anywhere_why_no_program_is_started(activating: Act
     assert "does not run: it is not in the consumer group" in absence
     assert past.startswith("when it last wrote, ")
     assert "there had been a crash: exit code 3, the last one at " in past
-    assert past.endswith(f"; log {activating.folder}/q.log: no module named orders")
+    assert past.endswith(f"; log {activating.folder}/q.log, last line: no module named orders")
 
 
 def test_a_plain_consumer_is_asked_about_after_the_third_exit_without_a_receive(activating: Activating) -> None:

@@ -213,7 +213,7 @@ def test_the_line_about_a_crash_names_the_log_and_its_last_line(store: Store, tm
     [line] = lines_of_exits(queues_of(store, tmp_path, ORDERS), ViewRow(1, "NOTIFIED", 5), [1])
     assert line == (
         "exited (process 4711): exit code 1: crash 1 in a row, nothing is started for 1 s; "
-        f"log {log}: ModuleNotFoundError: No module named 'kafka'"
+        f"log {log}, last line: ModuleNotFoundError: No module named 'kafka'"
     )
 
 

@@ -363,7 +363,7 @@ def test_what_was_known_of_programs_remains_when_the_activator_is_down(tmp_path:
     text = " ".join(capture.get().split())
     assert text.startswith("as of 2025-11-21 13:00:00 UTC (24 h ago)")
     last = "it had given up after 6 crashes in a row: exit code 3, the last one at 2025-11-21 13:00:00 UTC"
-    assert f"{last} log {log_file}: ImportError: no module" in text
+    assert f"{last} log {log_file}, last line: ImportError: no module" in text
     assert "3 programs in a row exited, and the observer has seen nobody join the consumer group parcels" in text
 
 

@@ -147,7 +147,7 @@ def test_the_output_of_a_task_is_told_with_its_last_line_if_that_may_be_told(tmp
     wanted = invocation(HostConfig([procedure]), task(), CONNECTION)
     assert wanted.output("vm:1") == f"log {log_file}"
     log_file.write_text("Traceback\nImportError: no module\n")
-    assert wanted.output("vm:1") == f"ImportError: no module (log {log_file})"
+    assert wanted.output("vm:1") == f"last line: ImportError: no module (log {log_file})"
     secret = msgspec.structs.replace(procedure, show_last_line=False)
     assert invocation(HostConfig([secret]), task(), CONNECTION).output("vm:1") == f"log {log_file}"
     elsewhere = msgspec.structs.replace(procedure, log_file=None)

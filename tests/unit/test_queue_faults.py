@@ -79,7 +79,7 @@ def test_a_queue_that_waits_for_nobody_has_no_fault() -> None:
         (by(NO_ENTRY), "no reader", "no entry of the activator on host-1 (config /etc/a.toml) matches this queue"),
         (by(is_running=False), "no reader", "does not run: it is not in the consumer group group"),
         (by(refusal="bad name"), "no reader", "starts nothing: bad name"),
-        (by(**CRASHING), "programs fail", "after 2 crashes in a row: exit code 3; log /srv/a.log: no DB"),
+        (by(**CRASHING), "programs fail", "after 2 crashes in a row: exit code 3; log /srv/a.log, last line: no DB"),
         (by(fatal_exit_code=78), "programs fail", "exit code 78 was fatal"),
         (by(exits_without_receive=3), "programs fail", "3 readers in a row exited without a RECEIVE"),
     ],
@@ -96,7 +96,7 @@ def test_what_was_known_before_the_activator_ended_is_told_beside_that_it_does_n
     assert (down.kind, failed.kind) == ("no reader", "programs fail")
     assert failed.problem.startswith("when it last wrote, ")
     last = "there had been 2 crashes in a row: exit code 3, the last one at 9999-01-01 00:10:00 UTC"
-    assert failed.problem.endswith(f"{last}; log /srv/a.log: no DB")
+    assert failed.problem.endswith(f"{last}; log /srv/a.log, last line: no DB")
 
 
 def test_the_crashes_of_a_program_are_found_while_it_is_tried_again() -> None:
@@ -108,7 +108,7 @@ def test_the_crashes_of_a_program_are_found_while_it_is_tried_again() -> None:
     }
     [fault] = found([row()], by(**again))
     crashes = f"tried again after 2 crashes in a row: exit code 3, the last one at {instant_utc(now)}"
-    assert fault.problem == f"{crashes}; log /srv/a.log: no DB"
+    assert fault.problem == f"{crashes}; log /srv/a.log, last line: no DB"
     long_ago = iso_time(wall_clock.now_ms() - 121_000)
     healthy = again | {"programs": [ProgramRow(7, long_ago)], "last_exit": ExitRow(long_ago, "exit code 3")}
     assert found([row()], by(**healthy)) == [], "it has run for two minutes"

@@ -55,7 +55,7 @@ def test_a_queue_is_shown_with_its_activators_entry_programs_and_last_end() -> N
 def test_a_queue_that_was_given_up_is_shown_with_the_reason_and_the_end_of_the_log() -> None:
     text = shown(told(**GAVE_UP))
     assert "gave up after 6 crashes in a row: exit code 3" in text
-    assert "log /srv/a.log: ImportError: no module orders" in text
+    assert "log /srv/a.log, last line: ImportError: no module orders" in text
     assert "held:" not in text
     assert "held: #7: 1 of max 1 are running" in shown(told(held=HeldRow("id", 7, "1 of max 1 are running")))
 
@@ -87,7 +87,7 @@ def test_what_an_activator_that_does_not_run_has_left_is_told_as_such() -> None:
     assert (
         "When it last wrote, 3 h ago: entry ord*; no program ran (at most 1); the last one ended at 2026-01-02 "
         "03:04:05 UTC: exit code 3; it had given up after 6 crashes in a row: exit code 3, the last one at "
-        "2026-01-02 03:04:05 UTC; log /srv/a.log: ImportError: no module orders" in text
+        "2026-01-02 03:04:05 UTC; log /srv/a.log, last line: ImportError: no module orders" in text
     )
     assert "gave up" not in text
     assert "1 program ran (at most 1): process 42 since" in shown(
@@ -232,7 +232,7 @@ def test_queues_has_a_line_for_each_queue_that_waits_while_something_is_wrong(
     assert [line.partition(":")[0] for line in lines] == ["queue crashing", "queue unmatched", "queue left"]
     assert lines[2].endswith("Start it: `queue-activation activator --config /etc/a.toml --group-id another`")
     assert "gave up after 6 crashes in a row" in lines[0]
-    assert "; log /srv/a.log: ImportError" in lines[0]
+    assert "; log /srv/a.log, last line: ImportError" in lines[0]
 
 
 def told_problems(monitors: list[dict[str, Any]]) -> list[str]:
@@ -272,7 +272,9 @@ def test_queues_says_what_was_known_when_the_activator_ended(monkeypatch: pytest
     down, past = told_problems(waiting)
     assert down.startswith("2 queues: orders, two: the activator on host-1 (config /etc/a.toml) does not run")
     assert past.startswith("queue orders: when it last wrote, ")
-    assert past.endswith("exit code 3, the last one at 2026-01-02 03:04:05 UTC; log /srv/a.log: " + IMPORT_ERROR)
+    assert past.endswith(
+        "exit code 3, the last one at 2026-01-02 03:04:05 UTC; log /srv/a.log, last line: " + IMPORT_ERROR
+    )
 
 
 @pytest.mark.parametrize(

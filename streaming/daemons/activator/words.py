@@ -261,7 +261,7 @@ def log(row: ActivatorRow) -> list[str]:
     """Returns the name of the programs' log, with its last line."""
     if row.log_file is None:
         return []
-    return [f"log {row.log_file}{'' if row.last_line is None else f': {row.last_line}'}"]
+    return [f"log {row.log_file}{'' if row.last_line is None else f', last line: {row.last_line}'}"]
 
 
 def _crashes(row: ActivatorRow) -> str:

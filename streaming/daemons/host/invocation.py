@@ -60,7 +60,7 @@ class Invocation:
             return f"its output is in that of the host {host}"
         line = last_line(self.log_file, MAX_FAILURE_LENGTH) if self.shows_last_line else None
         log = utf8(f"log {self.log_file}")
-        return log if line is None else f"{line} ({log})"
+        return log if line is None else f"last line: {line} ({log})"
 
 
 def invocation(config: HostConfig, task: StartActivatedTask, connection: Mapping[str, str]) -> Invocation:
