@@ -1,7 +1,9 @@
 """Faults of a running instance, as far as they follow from definitions and views: conversations that need a route."""
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import typer
@@ -18,6 +20,7 @@ from streaming.core.routing.routing_table import Route
 from streaming.wire.topics import Topics
 from tests.support.routing_scene import ELSEWHERE, HOST_1, IN_A, IN_B, INSTANCE, STOCK, A, B, route, scene, service
 from tests.support.viewed import endpoint
+from tests.support.waiting import wait_until
 
 # An instant that has passed when the tests run.
 EXPIRED_MS = 1_000
@@ -115,8 +118,8 @@ def test_all_is_well_only_if_all_was_looked_at(
     said: str,
     warned: str,
 ) -> None:
-    def parts(_kafka: object, _topics: object, _place: object, warn: Callable[[str], None]) -> Iterator[diagnosis.Part]:
-        look(warn)
+    def parts(*given: Any) -> Iterator[diagnosis.Part]:
+        look(given[3])
         yield diagnosis.Part([])
 
     monkeypatch.setattr(diagnosis, "parts", parts)
@@ -126,3 +129,26 @@ def test_all_is_well_only_if_all_was_looked_at(
     assert out == f"{said}\n"
     assert err.startswith(warned)
     assert bool(err) == bool(warned)
+
+
+@pytest.mark.parametrize("is_screen", [True, False])
+def test_a_terminal_shows_what_is_looked_at_if_that_takes_long(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], is_screen: bool
+) -> None:
+    def parts(*given: Any) -> Iterator[diagnosis.Part]:
+        for at in ("the monitor", "the queues"):
+            given[4](at)
+            if at == "the monitor" and is_screen:
+                wait_until(lambda: "monitor" in "".join(said), 10.0, "the line")
+        yield diagnosis.Part([])
+
+    said: list[str] = []
+    monkeypatch.setattr(diagnosis, "parts", parts)
+    monkeypatch.setattr(command, "_LONG_S", 0.05)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: is_screen)
+    monkeypatch.setattr(sys.stderr, "write", said.append)
+    with pytest.raises(typer.Exit):
+        command.diagnose(instance=InstanceOptions(), place=Place("localhost:1"))
+    shown = "".join(said)
+    assert ("looking at the monitor\n" in shown) == is_screen
+    assert capsys.readouterr().out == "no faults found\n"

@@ -1,6 +1,8 @@
 """The command `queue-activation diagnose`."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from threading import Timer
 from typing import TYPE_CHECKING, NoReturn
 
 import typer
@@ -11,6 +13,9 @@ from streaming.cli.routing.routes import DefinitionsPath
 
 if TYPE_CHECKING:
     from streaming.cli.routing import definition_faults
+
+# A look that takes longer than this is told.
+_LONG_S = 1.0
 
 
 def diagnose(
@@ -39,12 +44,35 @@ def diagnose(
         source = explained_routes.source(definitions, place.cluster, topics, addresses, is_forwarding)
         _end(_tell(definition_faults.faults(source, None, topics, {}), as_json=as_json), as_json)
     kafka, is_faulty = place.cluster(), False
-    with watched() as warned:
-        for part in diagnosis.parts(kafka, topics, diagnosis.Place(addresses, is_forwarding), _warn):
+    with watched() as warned, _progress() as look:
+        for part in diagnosis.parts(kafka, topics, diagnosis.Place(addresses, is_forwarding), _warn, look):
             is_faulty |= _tell(part.faults, as_json=as_json)
             if part.writer and not as_json:
                 say_age(kafka, topics, part.writer)
     _end(is_faulty, as_json, is_all=not warned)
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str], None]]:
+    """Yields the function that is told what is looked at next. If a look takes long, a terminal shows at what."""
+    from streaming.daemons.query.start_progress import say_to_user
+
+    timers: list[Timer] = []
+
+    def end() -> None:
+        for timer in timers:
+            timer.cancel()
+
+    def look(at: str) -> None:
+        end()
+        timers[:] = [Timer(_LONG_S, say_to_user, [f"looking at {at}"])]
+        timers[0].start()
+
+    look("the topics")
+    try:
+        yield look
+    finally:
+        end()
 
 
 def _warn(line: str) -> None:

@@ -46,7 +46,13 @@ def needs_router(kafka: Cluster, topics: Topics) -> bool:
     return has_services(kafka, topics) and any(fold(read_commands(kafka, topics)).services())
 
 
-def parts(kafka: Cluster, topics: Topics, place: Place, warn: Callable[[str], None]) -> Iterator[Part]:
+def parts(
+    kafka: Cluster,
+    topics: Topics,
+    place: Place,
+    warn: Callable[[str], None],
+    look: Callable[[str], None] = lambda _at: None,
+) -> Iterator[Part]:
     """Yields the faults of programs, then those of definitions, then those of the work.
 
     Args:
@@ -54,6 +60,7 @@ def parts(kafka: Cluster, topics: Topics, place: Place, warn: Callable[[str], No
         topics: The topics.
         place: The own place in the network of instances.
         warn: Takes a line about what could not be looked at.
+        look: Takes the name of what is looked at next.
 
     Raises:
         UserError: Kafka cannot be reached, a topic is missing, or an address is invalid.
@@ -61,13 +68,14 @@ def parts(kafka: Cluster, topics: Topics, place: Place, warn: Callable[[str], No
     with suppress(AccessDeniedError):  # without them no program can work
         Admin(kafka).require_topics(rights(reads=[topics.monitors]))
     if not has_services(kafka, topics):
-        running = RunningInstance(kafka, topics, warn, wall_clock.now_ms())
+        running = RunningInstance(kafka, topics, warn, wall_clock.now_ms(), look)
         yield Part([*running.programs(Definitions())], "monitor")
         yield Part([*running.work(has_services=False)])
         return
     source = explained_routes.source(None, lambda: kafka, topics, place.addresses, place.is_forwarding)
+    look("the definitions")
     definitions = source.load()
-    running = RunningInstance(kafka, topics, warn, wall_clock.now_ms())
+    running = RunningInstance(kafka, topics, warn, wall_clock.now_ms(), look)
     yield Part([*running.programs(definitions)], "router" if any(definitions.services()) else "monitor")
     yield Part(definition_faults.faults(source, kafka, topics, running.open_conversations(definitions)))
     yield Part([*running.work()])

@@ -1,7 +1,8 @@
 """Finds faults of a running instance: programs and queues that do not work, held messages, and recent dead letters."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 
 from confluent_kafka.admin import OffsetSpec
@@ -36,22 +37,23 @@ _MAX_REASONS = 10
 _LOOKED_AT = 100
 
 
+@dataclass(frozen=True)
 class RunningInstance:
-    """A running instance. What this user may not look at is told, and passed over."""
+    """A running instance. What this user may not look at is told, and passed over.
 
-    def __init__(self, kafka: Cluster, topics: Topics, warn: Callable[[str], None], at_ms: int) -> None:
-        """Stores the place.
+    Attributes:
+        kafka: The cluster.
+        topics: The topics.
+        warn: Takes a line about what could not be looked at.
+        at_ms: The present, in milliseconds since 1970.
+        look: Takes the name of what is looked at next.
+    """
 
-        Args:
-            kafka: The cluster.
-            topics: The topics.
-            warn: Takes a line about what could not be looked at.
-            at_ms: The present, in milliseconds since 1970.
-        """
-        self.kafka = kafka
-        self.topics = topics
-        self._warn = warn
-        self._at_ms = at_ms
+    kafka: Cluster
+    topics: Topics
+    warn: Callable[[str], None]
+    at_ms: int
+    look: Callable[[str], None] = lambda _at: None
 
     def open_conversations(self, definitions: Definitions) -> Counter[RoutedMessage]:
         """Returns the conversations in which endpoints may still send, by what matters to routing.
@@ -59,10 +61,11 @@ class RunningInstance:
         Raises:
             UserError: Kafka cannot be reached, or a topic is missing.
         """
+        self.look("the conversations")
         try:
             viewed = views.read_endpoints(self.kafka, self.topics, views.Selection())
         except AccessDeniedError as error:
-            self._warn(f"not looked at: {error}")
+            self.warn(f"not looked at: {error}")
             return Counter()
         return open_conversations(viewed.endpoints.values(), definitions)
 
@@ -80,8 +83,9 @@ class RunningInstance:
         asked = [*programs, "observer", "activator"]
         begin = {each: begins for each in asked if (begins := starting(self.kafka, self.topics, each))}
         if begin:
-            self._warn(f"not looked at: {', '.join(begin)}. {next(iter(begin.values()))}")
-        return self._looked_at(partial(self._program, each, has_services) for each in programs if each not in begin)
+            self.warn(f"not looked at: {', '.join(begin)}. {next(iter(begin.values()))}")
+        running = [each for each in programs if each not in begin]
+        return self._looked_at({f"the {each}": partial(self._program, each, has_services) for each in running})
 
     def work(self, *, has_services: bool = True) -> Iterator[Fault]:
         """Yields the faults of the work: queues that nobody reads, messages that wait, and dead letters.
@@ -89,15 +93,16 @@ class RunningInstance:
         Raises:
             UserError: Kafka cannot be reached, or a topic is missing.
         """
-        of_services = (self._held_messages, self._dead_letters) if has_services else ()
-        return self._looked_at((self._queues, *of_services))
+        of_services = {"held messages": self._held_messages, "dead letters": self._dead_letters}
+        return self._looked_at({"the queues": self._queues} | (of_services if has_services else {}))
 
-    def _looked_at(self, checks: Iterable[Callable[[], Iterator[Fault]]]) -> Iterator[Fault]:
-        for check in checks:
+    def _looked_at(self, checks: Mapping[str, Callable[[], Iterator[Fault]]]) -> Iterator[Fault]:
+        for name, check in checks.items():
+            self.look(name)
             try:
                 yield from check()
             except (AccessDeniedError, TooOldError) as error:
-                self._warn(f"not looked at: {error}")
+                self.warn(f"not looked at: {error}")
 
     def _program(self, program: str, has_services: bool) -> Iterator[Fault]:
         problem = absence(self.kafka, self.topics, program, has_services=has_services)
@@ -108,7 +113,7 @@ class RunningInstance:
 
     def _stuck(self, program: str) -> Iterator[Fault]:
         sign = last_sign(self.kafka, self.topics, program)
-        if (late := lateness(program, sign, self._at_ms)) is not None:
+        if (late := lateness(program, sign, self.at_ms)) is not None:
             yield Fault("program stuck", program, late)
 
     def _stuck_transport(self) -> Iterator[Fault]:
@@ -118,7 +123,7 @@ class RunningInstance:
         done = carried_out(self.kafka, topics, partitions[topics.service_marks])
         first, since, end = (
             admin.offsets(topics.service_decisions, count, spec)
-            for spec in (EARLIEST, OffsetSpec.for_timestamp(self._at_ms - _LATE_MS), LATEST)
+            for spec in (EARLIEST, OffsetSpec.for_timestamp(self.at_ms - _LATE_MS), LATEST)
         )
         # Kafka's answer is negative if no record is newer.
         old = [end[number] if since[number] < 0 else since[number] for number in range(count)]
@@ -145,7 +150,7 @@ class RunningInstance:
         Admin(self.kafka).require_topics(rights(reads=[topic]))
         reasons: Counter[str] = Counter()
         for record in last_records(self.kafka, topic, 1, _MAX_DEAD_LETTERS):
-            if record.timestamp()[1] >= self._at_ms - _RECENT_MS:
+            if record.timestamp()[1] >= self.at_ms - _RECENT_MS:
                 reasons[str(decode(record)["reason"])] += 1
         for reason, count in reasons.most_common(_MAX_REASONS):
             problem = (
