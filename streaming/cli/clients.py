@@ -64,7 +64,9 @@ def queues(
         rows = tables.read_monitors(follower)
     told = {} if as_json else activators.of_interest(kafka, topics, rows)
     file = activators.file_of(topics, told)
-    present = look(kafka, topics, rows, introduce(kafka, topics, "monitor", as_json=as_json, file=file), file)
+    times = [row["update_time"] for row in rows]
+    monitor = introduce(kafka, topics, "monitor", as_json=as_json, file=file, times=times)
+    present = look(kafka, topics, rows, monitor, file)
     present = replace(present, unwatched=frozenset(group_entries.removed(rows, told)))
     troubles = []
     if not as_json:
@@ -91,7 +93,8 @@ def tasks(
         rows = tables.read_tasks(follower)
     with TopicFollower(kafka, [topics.monitors], Start.BEGINNING) as follower:
         monitors = [row for row in tables.read_monitors(follower) if monitor_rows.needs_host(row)]
-    monitor = presence.introduce(kafka, topics, "monitor", as_json=as_json)
+    times = [row["update_time"] for row in monitors]
+    monitor = presence.introduce(kafka, topics, "monitor", as_json=as_json, times=times)
     present = presence.look(kafka, topics, monitors, monitor, has_tasks=bool(rows))
     tables.print_rows(rows, partial(tables.tasks_view, present=present), "no task is running", as_json)
     for line in [] if as_json else task_failures.failures(monitors, present):

@@ -3,7 +3,7 @@
 Monitor and router leave a sign of life after each batch that they have committed.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
@@ -12,6 +12,7 @@ from streaming.cli import monitor_rows
 from streaming.cli.lines import say
 from streaming.cli.present import NOBODY_MISSING, Present
 from streaming.core.maintenance.schedule import DEFAULT_INTERVAL_MS
+from streaming.core.times import iso_ms
 from streaming.daemons.monitor import sole_monitor
 from streaming.errors import UserError
 from streaming.kafka.access import AccessDeniedError
@@ -134,6 +135,7 @@ def introduce(
     as_json: bool,
     without: str | None = None,
     file: str | None = None,
+    times: Iterable[str] = (),
 ) -> Present:
     """Says how old a view is, before it: as a line of it, and first, on the standard error, if it may be too old.
 
@@ -146,6 +148,7 @@ def introduce(
         as_json: Whether the view is for programs. Its rows have times of their own.
         without: What follows if no such program runs; None: what the last one has written, if there was one.
         file: The activator's file, if it is known.
+        times: The times of the view's rows. Signs of life come less often than rows.
     """
     present, begins = NOBODY_MISSING, starting(kafka, topics, program)
     sign, denied = _sign_or_denial(kafka, topics, program)
@@ -163,11 +166,12 @@ def introduce(
         say(problem, err=True)
     if sign is None:
         return present
+    as_of_ms = max(sign.committed_ms, *(iso_ms(time) or 0 for time in times), 0)
     if not as_json:
-        say(as_of(sign.committed_ms, now_ms))
+        say(as_of(as_of_ms, now_ms))
     if late is not None:
         present = Present(monitor=False, gone=f"The {program} gives no sign of life")
-    return replace(present, as_of_ms=sign.committed_ms)
+    return replace(present, as_of_ms=as_of_ms)
 
 
 def _problem_of(program: str, sign: SignOfLife | None, denied: UserError | None, late: str | None, begins: str) -> str:

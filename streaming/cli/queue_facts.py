@@ -165,7 +165,8 @@ def look_around(cluster: Cluster, topics: Topics, facts: QueueFacts, *, as_json:
         UserError: Kafka cannot be reached or denies access.
     """
     file = activators.file_of(topics, {facts.name: facts.activators})
-    monitor = introduce(cluster, topics, "monitor", as_json=as_json, file=file)
+    times = [] if facts.row is None else [facts.row["update_time"]]
+    monitor = introduce(cluster, topics, "monitor", as_json=as_json, file=file, times=times)
     facts.present = look(cluster, topics, [facts.needs], monitor, file, has_tasks=bool(facts.tasks))
     ask_for_activators(cluster, topics, facts)
 

@@ -3,7 +3,7 @@
 import json
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import nullcontext
 from pathlib import Path
@@ -19,6 +19,7 @@ from streaming.cli.diagnosis.running_faults import RunningInstance
 from streaming.cli.main import app
 from streaming.cli.present import Present
 from streaming.core.routing.definitions import Definitions
+from streaming.core.times import iso_time
 from streaming.errors import UserError
 from streaming.kafka import own_programs, topic_follower
 from streaming.kafka.access import RightMissingError
@@ -92,8 +93,8 @@ def said(kafka: Kafka, capsys: pytest.CaptureFixture[str]) -> Callable[..., tupl
     """Returns a function that introduces a view, and returns the standard output and error."""
     assert kafka
 
-    def introduce(program: str = "monitor", *, as_json: bool = False) -> tuple[str, str]:
-        presence.introduce(Cluster("localhost:1"), TOPICS, program, as_json=as_json)
+    def introduce(program: str = "monitor", *, as_json: bool = False, times: Sequence[str] = ()) -> tuple[str, str]:
+        presence.introduce(Cluster("localhost:1"), TOPICS, program, as_json=as_json, times=times)
         return capsys.readouterr()
 
     return introduce
@@ -105,6 +106,9 @@ def test_a_view_says_as_of_when_it_is(kafka: Kafka, said: Any, program: str) -> 
     kafka.signs["router"] = NOW_MS - 2_000
     assert said(program) == ("as of 14:13:18 UTC (2 s ago)\n", "")
     assert said(program, as_json=True) == ("", "")
+    times = [iso_time(NOW_MS - age_ms) for age_ms in (1_000, 5_000)]
+    assert said(program, times=times) == ("as of 14:13:19 UTC (1 s ago)\n", ""), "no older than its rows"
+    assert said(program, times=[times[1], "soon"]) == ("as of 14:13:18 UTC (2 s ago)\n", "")
 
 
 def test_a_program_that_runs_and_commits_nothing_is_told_before_the_view(kafka: Kafka, said: Any) -> None:

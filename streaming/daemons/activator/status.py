@@ -50,24 +50,27 @@ def read_status(directory: Path, now_ms: int) -> Status:
         rows = Rows(about, directory)
         started = {each: is_running or still_runs(each.identity, about.host) for each in store.programs()}
         pids = {each.session_id: each.identity.pid for each, runs in started.items() if runs is not False}
-        # The state of an activator that does not run is as of its last sign of life.
-        at_ms = now_ms if is_running else about.seen_ms or now_ms
+        queues, decisions = store.queues(), store.decisions(_LATEST_DECISIONS)
+        # A decision that it has saved is a sign of life too.
+        seen_ms = max(about.seen_ms, *(each.at_ms for each in (*queues.values(), *decisions)), 0)
+        # What an activator that does not run has left is as of its last sign of life.
+        at_ms = now_ms if is_running else seen_ms or now_ms
         return {
             "is_running": is_running,
             "are_programs_known": None not in started.values(),
             "host": about.host or None,
             "pid": about.pid if about.config_file else None,
             "since": iso_time(about.since_ms) if about.config_file else None,
-            "last_seen": iso_time(about.seen_ms) if about.seen_ms else None,
+            "last_seen": iso_time(seen_ms) if seen_ms else None,
             "config_file": about.config_file,
             "config_error": about.config_error,
             "kafka_problem": about.kafka_problem if is_running else None,
             "passed_over": about.passed_over,
             "without_entry": about.without_entry,
-            "queues": [_queue_status(rows.of(queue, record, pids, at_ms)) for queue, record in store.queues().items()],
+            "queues": [_queue_status(rows.of(queue, record, pids, at_ms)) for queue, record in queues.items()],
             "decisions": [
                 {"at": iso_time(each.at_ms), "queue": each.queue, "what": each.what, "why": each.why}
-                for each in store.decisions(_LATEST_DECISIONS)
+                for each in decisions
             ],
         }
 
