@@ -12,6 +12,7 @@ from rich.text import Text
 from streaming.cli.lines import say
 from streaming.cli.options import Json, Place
 from streaming.cli.routing.router_waits import router_absence
+from streaming.cli.unused_services import shows_services
 from streaming.core.times import iso_time
 from streaming.system import hints
 from streaming.system.ages import instant
@@ -26,6 +27,7 @@ _MAX_VALUE_LENGTH = 200
 _MAX_DIGITS = 19
 
 
+@shows_services("no dead letters")
 def dead_letters(
     follows: Annotated[bool, option("--follow", "Continue with new dead letters until Ctrl-C.")] = False,
     services: Annotated[

@@ -57,6 +57,21 @@ class TooOldError(UserError):
     """Kafka is too old to answer a request."""
 
 
+class TopicsMissingError(UserError):
+    """Topics are missing.
+
+    Attributes:
+        cluster: The cluster.
+        topics: The names of the topics.
+    """
+
+    def __init__(self, cluster: Cluster, topics: list[str]) -> None:
+        create = hints.command("topics", servers=cluster.bootstrap_servers, prefix=prefix_of(topics[0]))
+        super().__init__(f"Topics are missing: {', '.join(topics)}. Create them: run `{create}`.")
+        self.cluster = cluster
+        self.topics = topics
+
+
 class Admin:
     """Kafka's administration, with error messages for users.
 
@@ -124,15 +139,12 @@ class Admin:
         """Returns the number of partitions of each topic. The client must have its rights on these topics.
 
         Raises:
-            UserError: Kafka cannot be reached or refuses, or a topic is missing.
+            TopicsMissingError: A topic is missing.
+            UserError: Kafka cannot be reached or refuses.
         """
         partitions = self.find_topics(rights)
-        missing = sorted(rights.keys() - partitions.keys())
-        if missing:
-            raise UserError(
-                f"Topics are missing: {', '.join(missing)}. Create them: run "
-                f"`{hints.command('topics', servers=self.servers, prefix=prefix_of(missing[0]))}`."
-            )
+        if missing := sorted(rights.keys() - partitions.keys()):
+            raise TopicsMissingError(self._cluster, missing)
         return partitions
 
     def topic_ids(self, names: Iterable[str], timeout_s: float = ADMIN_TIMEOUT_S) -> dict[str, str]:

@@ -10,6 +10,7 @@ import typer
 
 from streaming.cli.lines import say
 from streaming.cli.options import InstanceOptions, Json, Place, choice, confirm, part_of_definition
+from streaming.cli.unused_services import shows_services
 from streaming.core.numbers import plural
 from streaming.errors import UserError
 from streaming.system import durations, hints, wall_clock
@@ -100,6 +101,7 @@ class Filters:
 
 
 @conversations.command("list")
+@shows_services("no endpoints")
 def list_conversations(
     limit: Limit = None,
     counts: Annotated[
@@ -123,7 +125,8 @@ def list_conversations(
     kafka, topics = place.cluster(), place.topics()
     viewed = views.read_endpoints(kafka, topics, filters.selection())
     endpoints, now_ms = viewed.endpoints, wall_clock.now_ms()
-    introduce(kafka, topics, "router", as_json=as_json)
+    times = [row.update_time for row in endpoints.values()]
+    introduce(kafka, topics, "router", as_json=as_json, times=times)
     if as_json:
         rows = lists.counts(endpoints.values(), now_ms) if counts else map(viewed.fields, [*endpoints][:limit])
         for row in rows:
@@ -147,6 +150,7 @@ def list_conversations(
 
 
 @conversations.command("show")
+@shows_services()
 def show_conversation(
     conversation: ConversationId, as_json: Json = False, *, instance: InstanceOptions, place: Place
 ) -> None:
@@ -169,7 +173,8 @@ def show_conversation(
     )
     if not found.is_known:
         raise unknown.no_conversation(kafka, topics, found.conversation_id)
-    introduce(kafka, topics, "router", as_json=as_json)
+    times = [row.update_time for row, _ in found.endpoints.values()]
+    introduce(kafka, topics, "router", as_json=as_json, times=times)
     if as_json:
         typer.echo(json.dumps(found.as_json()))
     else:
@@ -177,6 +182,7 @@ def show_conversation(
 
 
 @conversations.command("end")
+@shows_services()
 def end(
     conversation: Annotated[
         str | None,
@@ -237,6 +243,7 @@ def end(
 
 
 @conversations.command("retry")
+@shows_services()
 def retry(conversation: ConversationId, timeout: Timeout = durations.parse("30s"), *, place: Place) -> None:
     """Try again to deliver held messages now.
 
@@ -273,6 +280,7 @@ def retry(conversation: ConversationId, timeout: Timeout = durations.parse("30s"
             say(f"{what}: still held. {lists.why(after.number, after.reason)}")
 
 
+@shows_services("nothing waits")
 def transmissions(
     service: Annotated[str | None, part_of_definition("--service", "Only the messages to this service.")] = None,
     limit: Limit = None,
@@ -290,7 +298,7 @@ def transmissions(
 
     kafka, topics = place.cluster(), place.topics()
     found = views.read_transmissions(kafka, topics)
-    introduce(kafka, topics, "router", as_json=as_json)
+    introduce(kafka, topics, "router", as_json=as_json, times=[row.update_time for _, row, _ in found])
     rows = [(row, fields) for _, row, fields in found if service in (None, row.to_service)]
     if as_json:
         for _, fields in rows[:limit]:

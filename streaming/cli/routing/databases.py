@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from streaming.cli.lines import say
 from streaming.cli.options import Json, OnOff, Place, choice, part_of_definition
+from streaming.cli.unused_services import shows_services
 from streaming.errors import UserError
 from streaming.kafka.clients import Cluster
 from streaming.system import hints
@@ -109,6 +110,7 @@ def drop_database(database: DatabaseName, *, place: Place) -> None:
 
 
 @databases.command("list")
+@shows_services("none")
 def list_databases(as_json: Json = False, *, place: Place) -> None:
     """List the databases."""
     _list("databases", place, as_json)
@@ -161,6 +163,7 @@ def drop_service(service: ServiceName, database: Database, *, place: Place) -> N
 
 
 @services.command("list")
+@shows_services("none")
 def list_services(as_json: Json = False, *, place: Place) -> None:
     """List the services."""
     _list("services", place, as_json)

@@ -9,6 +9,7 @@ import typer
 from streaming.cli.lines import say
 from streaming.cli.options import InstanceOptions, Json, Place, part_of_definition
 from streaming.cli.routing.databases import Database, print_rows
+from streaming.cli.unused_services import shows_services
 from streaming.errors import UserError
 from streaming.system import durations, hints, wall_clock
 from streaming.system.durations import Duration
@@ -114,6 +115,7 @@ def drop_route(route: RouteName, database: Database, *, place: Place) -> None:
 
 
 @routes.command("list")
+@shows_services("none")
 def list_routes(
     database: Annotated[str | None, part_of_definition("--database", "Only the routes of this database.")] = None,
     as_json: Json = False,
@@ -133,6 +135,7 @@ def list_routes(
 
 
 @routes.command("explain")
+@shows_services()
 def explain(
     service: Annotated[
         str | None, typer.Argument(metavar="SERVICE", help="The service that the message is for.")
@@ -187,6 +190,7 @@ def explain(
 
 
 @routes.command("check")
+@shows_services()
 def check(
     files: Annotated[
         list[Path],

@@ -1,0 +1,50 @@
+"""Says that services are not used, where only queues and consumer groups are: their topics do not exist then."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar
+
+from streaming.cli.lines import say
+from streaming.errors import UserError
+from streaming.system import hints
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def shows_services(nothing: str = "") -> Callable[[_Command], _Command]:
+    """Returns what makes a command say that services are not used, in place of the error about missing topics.
+
+    Args:
+        nothing: The words of the command for an empty view. Empty: the user names what is shown, so that it is an
+            error if it does not exist.
+    """
+
+    def decorated(command: _Command) -> _Command:
+        @wraps(command)
+        def run(**values: Any) -> None:
+            from streaming.kafka.access import rights
+            from streaming.kafka.admin import Admin, TopicsMissingError
+
+            try:
+                command(**values)
+            except TopicsMissingError as error:
+                topics = values["place"].topics()
+                of_services = {spec.name for spec in topics.service_specs()}
+                if not of_services.issuperset(error.topics):
+                    raise
+                if topics.monitors not in Admin(error.cluster).find_topics(rights(reads=[topics.monitors])):
+                    raise
+                if not nothing:
+                    raise UserError(unused(error.cluster.bootstrap_servers, topics.prefix)) from None
+                if not values.get("as_json"):
+                    say(f"{nothing}. {unused(error.cluster.bootstrap_servers, topics.prefix)}")
+
+        return run  # type: ignore[return-value]
+
+    return decorated
+
+
+def unused(servers: str, prefix: str) -> str:
+    """Returns the sentences for the place where services would be shown."""
+    create = hints.command("topics", servers=servers, prefix=prefix)
+    return f"Services are not used here: the topics that they need do not exist. `{create}` creates them."
