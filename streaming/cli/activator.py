@@ -64,6 +64,7 @@ def activator(
     logs.configure(log_format)
     from streaming.daemons.activator.service import Activator
     from streaming.daemons.activator.settings import READY, ActivatorSettings
+    from streaming.system import runs
 
     settings = ActivatorSettings(
         cluster=place.cluster(),
@@ -87,20 +88,30 @@ def activator(
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     with stop_signals.taken() as signals, Activator(settings, say) as running:
         signals.only_note()
+        runs.note_state_directory(state_directory)
         signal.signal(signal.SIGHUP, lambda _number, _frame: running.look_at_config())
         running.run(signals.stop)
 
 
 @app.command()
-def status(state_directory: StateDirectory = _DEFAULT_STATE_DIRECTORY, as_json: Json = False) -> None:
+def status(
+    context: typer.Context, state_directory: StateDirectory = _DEFAULT_STATE_DIRECTORY, as_json: Json = False
+) -> None:
     """Show what the activator does and why.
 
-    Lists running programs, held notifications and crashes, and says whether a changed config was refused.
+    Lists running programs, held notifications and crashes, and says whether a changed config was refused. In a folder
+    in which no activator has run, shows the one that was started last on this machine.
     """
     from streaming.cli import tables
     from streaming.daemons.activator.status import read_status, show
+    from streaming.daemons.activator.store import has_state
     from streaming.system import runs
 
+    source, last = context.get_parameter_source("state_directory"), runs.last_state_directory()
+    is_default = source is not None and source.name == "DEFAULT"
+    if is_default and last is not None and not has_state(state_directory) and has_state(last):
+        say_line(f"no activator has run in this folder: this is the last one, with the state in {last}", err=True)
+        state_directory = last
     now_ms, run = wall_clock.now_ms(), runs.last_with_state(state_directory)
     try:
         found = read_status(state_directory, now_ms)

@@ -86,7 +86,7 @@ def common(
     the environment, and the environment overrides the file of --config. Give --config before the command:
     queue-activation --config FILE monitor.
     """
-    hints.begin(context.invoked_subcommand or "", None if config is None else str(config))
+    hints.begin(context.invoked_subcommand or "", None if config is None else str(config.absolute()))
     context.call_on_close(hints.forget)
     if config is not None:
         context.default_map = options_file.defaults(cast("TyperGroup", context.command), config)

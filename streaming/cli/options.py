@@ -32,7 +32,8 @@ def _note(context: typer.Context, parameter: typer.CallbackParam, value: Any) ->
     is_own = source is not None and source.name in ("COMMANDLINE", "ENVIRONMENT")
     overrides = source is not None and source.name == "COMMANDLINE" and str(parameter.envvar) in os.environ
     differs = value != parameter.get_default(context)
-    hints.note(parameter.opts[0], None if value is None else str(value), is_needed=is_own and (differs or overrides))
+    text = None if value is None else str(value.absolute() if isinstance(value, Path) else value)
+    hints.note(parameter.opts[0], text, is_needed=is_own and (differs or overrides))
     return value
 
 

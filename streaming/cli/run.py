@@ -194,6 +194,7 @@ def run(
         prefix=place.topic_prefix,
         programs=[each.name for each in together],
         file=_absolute(file),
+        directory=runs.working_directory(),
         services=services,
         options=[*_given_again(checkpoints, stop_programs), *of_metrics],
         config=options_file,

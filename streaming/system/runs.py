@@ -5,6 +5,7 @@ The notes are files in the cache of this user. On another machine, and without a
 
 import hashlib
 import os
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from enum import StrEnum
@@ -21,6 +22,8 @@ from streaming.system.process_identity import Identity, identity_of
 
 # The most notes that are kept. Each topic prefix has a note.
 _MOST_NOTES = 20
+# The file with the state directory of the last activator.
+_LAST_STATE = "activator"
 
 
 class State(StrEnum):
@@ -41,7 +44,8 @@ class Run(Struct, frozen=True, kw_only=True):
         prefix: The prefix of its topics.
         programs: The names of its programs.
         file: The full name of the activator's file; None if there is none.
-        services: Whether it runs the programs that services need, although it has a file.
+        directory: Its working directory, where its relative names of files are; empty if it is not known.
+        services: Whether it runs what services need too, although it has a file.
         options: Its other options.
         config: The file of --config before the command; None if there is none.
         place: The options that say where its Kafka is.
@@ -55,6 +59,7 @@ class Run(Struct, frozen=True, kw_only=True):
     prefix: str
     programs: list[str]
     file: str | None = None
+    directory: str = ""
     services: bool = False
     options: list[str] = []
     config: str | None = None
@@ -103,27 +108,37 @@ class Run(Struct, frozen=True, kw_only=True):
         options = self.options
         if self.file is not None or needs_file:
             with_services = needs_services or self.services or self.file is None
-            options = [self.shown_file() or "FILE", *(["--services"] if with_services else []), *options]
+            file = "FILE" if self.shown_file() is None else self._shown_there(str(self.file))
+            options = [file, *(["--services"] if with_services else []), *options]
         return ["run", *options]
 
     def shown_file(self) -> str | None:
         """Returns the activator's file as the user may name it here; None if the file does not exist."""
-        return None if self.file is None or not Path(self.file).exists() else _shown(self.file)
+        return None if self.file is None or not Path(self.file).exists() else _shown(self.file, working_directory())
 
     def line(self, words: Sequence[str]) -> str:
         """Returns the command line with these words, for the Kafka of the view, with this `run`'s file of --config.
 
+        From another working directory, it first goes to that of this run.
+
         Args:
             words: The words of `words`.
         """
-        return hints.command(*words, config=self._config())
+        return self._there(hints.command(*words, config=self._config()))
 
     def line_with_place(self, words: Sequence[str]) -> str:
-        """Returns the command line with these words, for this `run`'s Kafka. Views without a Kafka use it."""
-        return hints.plain(*words, *self.place, config=self._config())
+        """Returns the same for a view that does not know Kafka: where this run has had it."""
+        return self._there(hints.plain(*words, *self.place, config=self._config()))
 
     def _config(self) -> str | None:
-        return None if self.config is None else _shown(self.config)
+        return None if self.config is None else self._shown_there(self.config)
+
+    def _shown_there(self, path: str) -> str:
+        return _shown(path, self.directory or working_directory())
+
+    def _there(self, command: str) -> str:
+        is_here = self.directory in ("", working_directory()) or not Path(self.directory).exists()
+        return command if is_here else f"cd {shlex.quote(self.directory)} && {command}"
 
 
 def namespace() -> str:
@@ -162,11 +177,30 @@ def last_with_state(directory: Path) -> Run | None:
     return next((run for run in found if run is not None and run.state_directory == str(directory.absolute())), None)
 
 
-def _shown(path: str) -> str:
-    """Returns the name of a file, relative to the working directory if the file is below it."""
-    with suppress(OSError, ValueError):
-        return str(Path(path).relative_to(Path.cwd()))
-    return path
+def note_state_directory(directory: Path) -> None:
+    """Keeps the name of the state directory of the activator that this user has started last."""
+    with suppress(OSError, UserError, UnicodeError):
+        folder().mkdir(mode=0o700, parents=True, exist_ok=True)
+        (folder() / _LAST_STATE).write_text(str(directory.absolute()))
+
+
+def last_state_directory() -> Path | None:
+    """Returns the state directory of the activator that this user has started last; None if it is not known."""
+    with suppress(OSError, UserError, UnicodeError):
+        return Path((folder() / _LAST_STATE).read_text())
+    return None
+
+
+def working_directory() -> str:
+    """Returns the working directory of this process; empty if there is none any more."""
+    with suppress(OSError):
+        return str(Path.cwd())
+    return ""
+
+
+def _shown(path: str, directory: str) -> str:
+    """Returns the name of a file for a command in a directory: without the name of that, if the file is below it."""
+    return str(Path(path).relative_to(directory)) if directory and Path(path).is_relative_to(directory) else path
 
 
 def folder() -> Path:

@@ -12,10 +12,12 @@ from streaming.core.activation.held_notifications import ViewRow
 from streaming.core.activation.program_starts import QueueActivator
 from streaming.core.activation.start_decisions import Decision, Notified
 from streaming.core.activation.start_policy import Policy
+from streaming.core.times import iso_time
 from streaming.daemons.activator.config import ProgramEntry
 from streaming.daemons.activator.status import read_status, show
 from streaming.daemons.activator.store import ProgramRecord, QueueRecord, Store, lock_state
 from streaming.system import runs
+from streaming.system.ages import instant
 from streaming.system.process_identity import Identity
 from streaming.system.runs import Run
 from tests.support.shell import run_command
@@ -66,6 +68,43 @@ def test_without_a_note_run_is_named_with_the_folder_of_this_state(folder: Path,
     alone = f"queue-activation activator --config {FILE} --state-directory {other}"
     text = said("--state-directory", str(other))
     assert f"at the same Kafka: `{alone}`" in text, "`run` has no such folder"
+
+
+def test_from_another_directory_the_activator_that_was_started_last_is_shown(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for each in (tmp_path / "first/activator", folder):
+        left_by(each)
+        runs.note_state_directory(each)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    text = said()
+    assert text.startswith(f"no activator has run in this folder: this is the last one, with the state in {folder}")
+    assert f"config {FILE}" in text
+    assert f"`queue-activation run {FILE} --checkpoints {folder.parent}` with all" in text
+    assert "No activator has run with the state directory" in said("--state-directory", "other", code=2)
+    left_by(elsewhere / "checkpoints/activator", "/etc/own.toml")
+    assert "config /etc/own.toml" in said()
+
+
+def test_a_state_directory_that_is_gone_is_not_shown(folder: Path, tmp_path: Path) -> None:
+    runs.note_state_directory(tmp_path / "gone")
+    assert f"No activator has run with the state directory {folder}." in said(code=2)
+
+
+def test_the_state_is_no_older_than_the_decisions_below_it(folder: Path) -> None:
+    left_by(folder)
+    with Store(folder) as store, store.transaction():
+        about = store.about()
+        about.seen_ms = NOW_MS
+        store.save_about(about)
+        state = QueueActivator()
+        store.save_queue("orders", QueueRecord(state, NOW_MS + 5_000, "ignored", "nothing is unread"))
+    decided, saved = (instant(iso_time(at_ms)) for at_ms in (NOW_MS + 5_000, NOW_MS))
+    text = said()
+    assert f"as of {decided} UTC" in text
+    assert saved not in text
 
 
 def test_a_run_that_starts_is_waited_for_and_one_that_has_ended_is_started_again(folder: Path, tmp_path: Path) -> None:

@@ -139,7 +139,9 @@ def test_a_hint_has_what_the_environment_says_for_another_terminal(
     assert hint(said, "queues", *own) == [*SHOW, *own], "the pasted command has not the server of the environment"
 
 
-def test_a_hint_has_the_options_file_instead_of_its_content(said: list[str], tmp_path: Path) -> None:
+def test_a_hint_has_the_options_file_instead_of_its_content(
+    said: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     options, properties = tmp_path / "my options.toml", tmp_path / "client.properties"
     options.write_text('bootstrap-servers = "kafka-1:9092"\ntopic-prefix = "p-"\n')
     properties.write_text("client.id=me\n")
@@ -148,6 +150,9 @@ def test_a_hint_has_the_options_file_instead_of_its_content(said: list[str], tmp
     assert hint(said, *config, "queues") == in_file
     assert hint(said, *config, "queues", "--topic-prefix", "q-") == [*in_file, "--topic-prefix", "q-"]
     given = ["--kafka-config", str(properties)]
+    monkeypatch.chdir(properties.parent)
+    relative = ["--config", options.name, "queues", "--kafka-config", properties.name]
+    assert hint(said, *relative) == [*in_file, *given], "the command works in each directory"
     assert hint(said, *config, "queues", *given) == [*in_file, *given]
 
 

@@ -227,6 +227,27 @@ class TestHowToStart:
         file.unlink()
         assert self.said("monitor") == "Start all again: `queue-activation run FILE`"
 
+    @pytest.mark.usefixtures("members", "command")
+    def test_from_another_directory_it_is_started_in_its_own(
+        self, file: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        """The checkpoints, and what the commands of the file name, are where it has run."""
+        folder = file.parent / "the shop"
+        folder.mkdir()
+        own, place = folder / "a.toml", ["--bootstrap-servers", "k:1"]
+        own.touch()
+        monkeypatch.chdir(tmp_path.parent)
+        leave(note(own, directory=str(folder), config=str(folder / "o.toml"), place=place, state=State.ENDED))
+        run = last()
+        words = run.words(needs_file=True, needs_services=False)
+        started = f"cd '{folder}' && queue-activation --config o.toml run a.toml"
+        assert self.said("monitor") == f"Start all again: `{started}`"
+        assert run.line_with_place(words) == f"{started} --bootstrap-servers k:1"
+        monkeypatch.chdir(folder)
+        assert run.line(words) == "queue-activation --config o.toml run a.toml"
+        leave(note(file, directory=str(tmp_path / "gone"), state=State.ENDED))
+        assert last().line(["run"]) == "queue-activation run", "nothing is there any more"
+
     @pytest.mark.usefixtures("members")
     def test_an_activator_of_another_file_is_started_with_its_own(self, file: Path) -> None:
         leave(note(file, services=True, state=State.ENDED))
