@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from streaming.cli import tables
 from streaming.cli.lines import say as say_line
 from streaming.cli.options import Json, LogFormatOption, Place
 from streaming.errors import UserError
-from streaming.system import hints, logs, stop_signals, wall_clock
+from streaming.system import hints, logs, runs, stop_signals, wall_clock
 from streaming.system.logs import LogFormat
 from streaming.system.options import option
+from streaming.system.runs import Run
 
 if TYPE_CHECKING:
     from streaming.daemons.activator.settings import ActivatorEvent
-    from streaming.system.runs import Run
 
 _DEFAULT_STATE_DIRECTORY = Path("checkpoints/activator")
 StateDirectory = Annotated[
-    Path,
-    option("--state-directory", "Folder for the state: running programs, held notifications.", file_okay=False),
+    Path, option("--state-directory", "Folder for the state: running programs, held notifications.", file_okay=False)
 ]
 
 _log = logging.getLogger(__name__)
@@ -64,7 +64,6 @@ def activator(
     logs.configure(log_format)
     from streaming.daemons.activator.service import Activator
     from streaming.daemons.activator.settings import READY, ActivatorSettings
-    from streaming.system import runs
 
     settings = ActivatorSettings(
         cluster=place.cluster(),
@@ -102,10 +101,8 @@ def status(
     Lists running programs, held notifications and crashes, and says whether a changed config was refused. In a folder
     in which no activator has run, shows the one that was started last on this machine.
     """
-    from streaming.cli import tables
     from streaming.daemons.activator.status import read_status, show
     from streaming.daemons.activator.store import has_state
-    from streaming.system import runs
 
     source, last = context.get_parameter_source("state_directory"), runs.last_state_directory()
     is_default = source is not None and source.name == "DEFAULT"
@@ -125,7 +122,7 @@ def status(
         tables.print_view(show(found, now_ms, _how_to_start(state_directory, found["config_file"], run)))
 
 
-def _how_to_start(state_directory: Path, file: str, run: "Run | None") -> str:
+def _how_to_start(state_directory: Path, file: str, run: Run | None) -> str:
     """Returns what to do to start an activator again; the state directory does not say where its Kafka is.
 
     Args:
@@ -146,8 +143,3 @@ def _how_to_start(state_directory: Path, file: str, run: "Run | None") -> str:
     together = f"`{hints.plain('run', file, *folder)}` with all that it needs, or alone: "
     is_possible = state_directory.name == _DEFAULT_STATE_DIRECTORY.name
     return f"Start it again, at the same Kafka: {together if is_possible else ''}`{alone}`"
-
-
-def register(parent: typer.Typer) -> None:
-    """Adds the command of this module."""
-    parent.add_typer(app, name="activator")

@@ -4,15 +4,21 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
+from streaming.cli import monitor_rows, tables, task_failures
 from streaming.cli.lines import say
 from streaming.cli.options import Json, Place
+from streaming.cli.presence import introduce, look
 from streaming.errors import UserError
+from streaming.kafka.access import rights
+from streaming.kafka.admin import Admin
+from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.system import durations
 from streaming.system.durations import Duration
 from streaming.system.options import duration, option
@@ -30,10 +36,6 @@ def watch(
     place: Place,
 ) -> None:
     """Print notifications as they come, one line each, until Ctrl-C."""
-    from streaming.cli import tables
-    from streaming.cli.presence import introduce
-    from streaming.kafka.topic_follower import Start, TopicFollower
-
     kafka, topics = place.cluster(), place.topics()
     start = Start.BEGINNING if from_beginning else Start.END
     with TopicFollower(kafka, [topics.activations], start) as follower:
@@ -43,59 +45,40 @@ def watch(
         tables.watch(follower, Console(width=tables.width()), as_json, from_beginning)
 
 
-def queues(
-    as_json: Json = False,
-    *,
-    place: Place,
-) -> None:
+def queues(as_json: Json = False, *, place: Place) -> None:
     """Show the queue monitors: state, unread messages, waiting readers, last activation.
 
     If no monitor runs, the table shows what the last one has written, and the standard error says so. For a queue that
     waits for a reader, the table says what keeps the activator from starting one.
     """
-    from dataclasses import replace
-
-    from streaming.cli import activators, group_entries, monitors_view, tables
-    from streaming.cli.presence import introduce, look
-    from streaming.kafka.topic_follower import Start, TopicFollower
+    from streaming.cli import activators, group_entries, monitors_view
 
     kafka, topics = place.cluster(), place.topics()
-    with TopicFollower(kafka, [topics.monitors], Start.BEGINNING) as follower:
-        rows = tables.read_monitors(follower)
+    rows = tables.read_monitors(kafka, topics)
     told = {} if as_json else activators.of_interest(kafka, topics, rows)
     file = activators.file_of(topics, told)
     times = [row["update_time"] for row in rows]
     monitor = introduce(kafka, topics, "monitor", as_json=as_json, file=file, times=times)
     present = look(kafka, topics, rows, monitor, file)
     present = replace(present, unwatched=frozenset(group_entries.removed(rows, told)))
-    troubles = []
-    if not as_json:
-        troubles = activators.problems(kafka, topics, rows, told) + group_entries.problems(kafka, topics, rows, told)
+    finders = () if as_json else (activators.problems, group_entries.problems)
+    troubles = [line for find in finders for line in find(kafka, topics, rows, told)]
     nobody = "no queues yet: the monitor knows a queue from its first arrival, receive or command on"
     view = partial(monitors_view.view, troubles=troubles, present=present)
     tables.print_rows(rows, view, nobody, as_json)
 
 
-def tasks(
-    as_json: Json = False,
-    *,
-    place: Place,
-) -> None:
+def tasks(as_json: Json = False, *, place: Place) -> None:
     """Show the running tasks of internal activation: queue, procedure, start and host of each.
 
     Says so of tasks that no host has taken, with what to do, and of hosts that are stopping.
     """
-    from streaming.cli import monitor_rows, presence, tables, task_failures
-    from streaming.kafka.topic_follower import Start, TopicFollower
-
     kafka, topics = place.cluster(), place.topics()
-    with TopicFollower(kafka, [topics.activated_tasks], Start.BEGINNING) as follower:
-        rows = tables.read_tasks(follower)
-    with TopicFollower(kafka, [topics.monitors], Start.BEGINNING) as follower:
-        monitors = [row for row in tables.read_monitors(follower) if monitor_rows.needs_host(row)]
+    rows = tables.read_tasks(kafka, topics)
+    monitors = [row for row in tables.read_monitors(kafka, topics) if monitor_rows.needs_host(row)]
     times = [row["update_time"] for row in monitors]
-    monitor = presence.introduce(kafka, topics, "monitor", as_json=as_json, times=times)
-    present = presence.look(kafka, topics, monitors, monitor, has_tasks=bool(rows))
+    monitor = introduce(kafka, topics, "monitor", as_json=as_json, times=times)
+    present = look(kafka, topics, monitors, monitor, has_tasks=bool(rows))
     tables.print_rows(rows, partial(tables.tasks_view, present=present), "no task is running", as_json)
     for line in [] if as_json else task_failures.failures(monitors, present):
         say(line)
@@ -123,8 +106,6 @@ def workload(
     from producers import workload as work
     from producers.producer import QueueProducer
     from producers.queue_topics import create_queue_topics
-    from streaming.kafka.access import rights
-    from streaming.kafka.admin import Admin
 
     kafka = place.cluster()
     topics = place.topics()
@@ -193,9 +174,3 @@ def _print_all(messages: "Sequence[ReceivedMessage]", work_s: float) -> None:
         time.sleep(work_s)
         sys.stdout.write(message.value.decode(errors="replace") + "\n")
     sys.stdout.flush()
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the commands of this module."""
-    for command in (workload, watch, queues, tasks, read):
-        app.command()(command)

@@ -69,11 +69,7 @@ def _send(producer: Producer, topic: str, records: list[Record], check: str) -> 
     for index, record in enumerate(records):
         try:
             producer.produce(
-                topic,
-                record.value,
-                record.key.encode(),
-                headers=[*record.headers],
-                on_delivery=partial(take, index),
+                topic, record.value, record.key.encode(), headers=[*record.headers], on_delivery=partial(take, index)
             )
         except KafkaException as error:
             raise UserError(f"Topic {topic} does not take the command: {error}") from None

@@ -14,6 +14,7 @@ from streaming.cli.options import Json, Place
 from streaming.cli.routing.router_waits import router_absence
 from streaming.cli.unused_services import shows_services
 from streaming.core.times import iso_time
+from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.system import hints
 from streaming.system.ages import instant
 from streaming.system.logs import printable
@@ -38,8 +39,6 @@ def dead_letters(
     place: Place,
 ) -> None:
     """Show the records that the monitor has refused, or those of services, with the reason and the origin of each."""
-    from streaming.kafka.topic_follower import Start, TopicFollower
-
     console = Console(highlight=False)
     count = 0
     topics = place.topics()
@@ -128,8 +127,3 @@ def _line(letter: dict[str, Any]) -> Text:
 def cut(text: str, most: int = _MAX_VALUE_LENGTH) -> str:
     """Returns the beginning of a long text."""
     return text if len(text) <= most else f"{text[:most]} ..."
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the command of this module."""
-    app.command("dead-letters")(dead_letters)

@@ -166,11 +166,7 @@ class GroupSurvey:
             self._findings[name] = finding
 
     def _test(
-        self,
-        questions: dict[str, Question],
-        answers: dict[str, Answer],
-        pictures: dict[str, GroupPicture],
-        logs: Logs,
+        self, questions: dict[str, Question], answers: dict[str, Answer], pictures: dict[str, GroupPicture], logs: Logs
     ) -> None:
         """Tests the backlogs that may be phantoms: one partition of each group at a time, since one record suffices."""
         end_s = time.monotonic() + _PROBE_S

@@ -148,8 +148,3 @@ def as_plain(finding: "Finding") -> dict[str, Any]:
 
 def _progress(status: Status, watched: int, left_s: float) -> None:
     status.update(f"watching what members of {plural(watched, 'group')} commit, {left_s:.0f} s more")
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command()(groups)

@@ -4,8 +4,6 @@ import logging
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from streaming.cli.options import LogFormatOption, Place
 from streaming.system import logs, stop_signals
 from streaming.system.logs import LogFormat
@@ -38,8 +36,3 @@ def host(
     with stop_signals.taken() as signals, TaskHost(settings, say) as running:
         signals.only_note()
         running.run(signals.stop, signals.hurry)
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the command of this module."""
-    app.command()(host)

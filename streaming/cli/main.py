@@ -110,29 +110,39 @@ def broker(
     raise typer.Exit(run_broker_in_foreground(port, data_dir))
 
 
-for family in (
-    topics,
-    monitor,
-    queue,
-    send,
-    clients,
-    dead_letters,
-    activator,
-    groups,
-    observe,
-    host,
-    router,
-    transport,
-    run,
-    databases,
-    routes,
-    diagnosis,
-    conversations,
-    maintenance,
-    dashboard,
-    prepare,
+for command in (
+    topics.topics,
+    monitor.monitor,
+    send.send,
+    clients.workload,
+    clients.watch,
+    clients.queues,
+    clients.tasks,
+    clients.read,
+    dead_letters.dead_letters,
+    groups.groups,
+    observe.observe,
+    host.host,
+    router.router,
+    transport.transport,
+    run.run,
+    diagnosis.diagnose,
+    conversations.transmissions,
+    maintenance.maintenance,
+    maintenance.connections,
+    dashboard.dashboard,
+    prepare.prepare,
 ):
-    family.register(app)
+    app.command()(command)
+for name, family in {
+    "queue": queue.app,
+    "activator": activator.app,
+    "database": databases.databases,
+    "service": databases.services,
+    "route": routes.routes,
+    "conversation": conversations.conversations,
+}.items():
+    app.add_typer(family, name=name)
 
 
 demos = typer.Typer()

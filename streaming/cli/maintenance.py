@@ -4,25 +4,29 @@ import json
 import logging
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 import typer
+from confluent_kafka import Message
+from rich.console import Group
+from rich.text import Text
 
+from streaming.cli import tables
 from streaming.cli.lines import say
 from streaming.cli.options import Json, Place
+from streaming.cli.presence import say_if_starting
 from streaming.core.times import iso_time
+from streaming.kafka.clients import Cluster
+from streaming.kafka.latest_rows import LatestRows
+from streaming.kafka.own_programs import how_to_start, with_advice
+from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.system import durations, hints, wall_clock
 from streaming.system.ages import instant, instant_utc
 from streaming.system.options import option
+from streaming.system.screens import Sentence
+from streaming.wire.service_maintenance import ConnectionRow, ProgramRow, TaskRow, decode_program
 from streaming.wire.topics import Topics
-
-if TYPE_CHECKING:
-    from confluent_kafka import Message
-
-    from streaming.kafka.clients import Cluster
-    from streaming.kafka.topic_follower import TopicFollower
-    from streaming.wire.service_maintenance import ConnectionRow, ProgramRow, TaskRow
 
 # A program that has missed so many of its rows does not run any more, or hangs.
 _MISSED = 3
@@ -49,9 +53,6 @@ def maintenance(
     no duration ("-"). A program that has not been seen for a while is named below the table. Observers and activators
     have no periodic tasks.
     """
-    from streaming.cli.presence import say_if_starting
-    from streaming.kafka.own_programs import how_to_start
-
     found, kafka, topics = _Programs(), place.cluster(), place.topics()
     with _follower(kafka, topics) as follower:
         programs = found.read(follower)
@@ -76,19 +77,12 @@ def maintenance(
                     _print_run(row, task, has_failed=has_failed, as_json=as_json)
 
 
-def connections(
-    as_json: Json = False,
-    *,
-    place: Place,
-) -> None:
+def connections(as_json: Json = False, *, place: Place) -> None:
     """Show the connections of the transports that run to other instances, as sys.dm_broker_connections did.
 
     A destination is left alone for 15 s after a disconnection and for 60 s after an attempt that has failed:
     "suppressed until". Messages wait meanwhile: `queue-activation transmissions`.
     """
-    from streaming.cli.presence import say_if_starting
-    from streaming.kafka.own_programs import how_to_start
-
     kafka, topics = place.cluster(), place.topics()
     programs = read(kafka, topics)
     say_if_starting(kafka, topics)
@@ -105,8 +99,6 @@ class _Programs:
     """The programs that have a row in service-maintenance, without those that a later one has replaced."""
 
     def __init__(self) -> None:
-        from streaming.kafka.latest_rows import LatestRows
-
         self._latest: LatestRows[ProgramRow] = LatestRows(
             "record of periodic tasks", _decode, lambda line: _log.warning("%s", line)
         )
@@ -114,7 +106,7 @@ class _Programs:
         self._last: dict[str, str] = {}
         self._started: dict[str, str] = {}
 
-    def take(self, message: "Message") -> "ProgramRow | None":
+    def take(self, message: Message) -> ProgramRow | None:
         """Takes a record; returns the row in it."""
         key = self._latest.take(message)
         if key is None:
@@ -126,27 +118,25 @@ class _Programs:
             self._started[kind] = max(row.start_time, self._started.get(kind, ""))
         return row
 
-    def read(self, follower: "TopicFollower") -> "list[ProgramRow]":
+    def read(self, follower: TopicFollower) -> list[ProgramRow]:
         """Reads the topic to its end. Returns the programs in the order of their names."""
         for message in follower.to_end():
             self.take(message)
         return [row for key, row in sorted(self._latest.rows.items()) if not self._is_replaced(key, row)]
 
-    def _is_replaced(self, key: str, row: "ProgramRow") -> bool:
+    def _is_replaced(self, key: str, row: ProgramRow) -> bool:
         """Returns whether a program that was killed, or hangs, has a successor, which may have been stopped since."""
         kind = key.partition("/")[0]
         has_successor = (kind in _SOLE and self._last[kind] != key) or self._started.get(kind, "") > row.update_time
         return has_successor and is_gone(row)
 
 
-def _decode(message: "Message") -> "tuple[str, ProgramRow | None]":
-    from streaming.wire.service_maintenance import decode_program
-
+def _decode(message: Message) -> tuple[str, ProgramRow | None]:
     key, value = (message.key() or b"").decode(errors="replace"), message.value()
     return key, None if value is None else decode_program(value)
 
 
-def read(kafka: "Cluster", topics: Topics) -> "list[ProgramRow]":
+def read(kafka: Cluster, topics: Topics) -> list[ProgramRow]:
     """Returns the rows of the programs in the order of their names, also of those that have left one.
 
     Raises:
@@ -156,13 +146,11 @@ def read(kafka: "Cluster", topics: Topics) -> "list[ProgramRow]":
         return _Programs().read(follower)
 
 
-def _follower(kafka: "Cluster", topics: Topics) -> "TopicFollower":
-    from streaming.kafka.topic_follower import Start, TopicFollower
-
+def _follower(kafka: Cluster, topics: Topics) -> TopicFollower:
     return TopicFollower(kafka, [topics.service_maintenance], Start.BEGINNING)
 
 
-def _print_tasks(programs: "list[ProgramRow]", how_to_start: Callable[[str], str]) -> None:
+def _print_tasks(programs: list[ProgramRow], how_to_start: Callable[[str], str]) -> None:
     found = [(row, task) for row in programs if not is_gone(row) for task in row.tasks]
     _print_table(
         [_task_view(row, task) for row, task in found],
@@ -179,7 +167,7 @@ def _print_tasks(programs: "list[ProgramRow]", how_to_start: Callable[[str], str
     )
 
 
-def is_gone(row: "ProgramRow", since_ms: int | None = None) -> bool:
+def is_gone(row: ProgramRow, since_ms: int | None = None) -> bool:
     """Returns whether a program has not written its row for so long, or for some of its intervals.
 
     One that is stopped removes its row; one that was killed leaves it.
@@ -188,10 +176,8 @@ def is_gone(row: "ProgramRow", since_ms: int | None = None) -> bool:
     return row.update_time < iso_time(wall_clock.now_ms() - ago_ms)
 
 
-def gone(programs: "list[ProgramRow]", how_to_start: Callable[[str], str]) -> list[str]:
+def gone(programs: list[ProgramRow], how_to_start: Callable[[str], str]) -> list[str]:
     """Returns a line for each program that has left a row; for a day, as Kafka keeps the row for ever."""
-    from streaming.kafka.own_programs import with_advice
-
     alive = {row.program for row in programs if not is_gone(row)}
     return [
         with_advice(
@@ -203,12 +189,12 @@ def gone(programs: "list[ProgramRow]", how_to_start: Callable[[str], str]) -> li
     ]
 
 
-def connections_of(programs: "Iterable[ProgramRow]") -> "list[tuple[ProgramRow, ConnectionRow]]":
+def connections_of(programs: Iterable[ProgramRow]) -> list[tuple[ProgramRow, ConnectionRow]]:
     """Returns the connections of programs, each with its program."""
     return [(row, each) for row in programs for each in sorted(row.connections, key=lambda each: each.address)]
 
 
-def _print_connections(programs: "list[ProgramRow]", how_to_start: Callable[[str], str]) -> None:
+def _print_connections(programs: list[ProgramRow], how_to_start: Callable[[str], str]) -> None:
     transports = [row for row in programs if row.program == "transport"]
     alive = [row for row in transports if not is_gone(row)]
     found = connections_of(alive)
@@ -219,12 +205,12 @@ def _print_connections(programs: "list[ProgramRow]", how_to_start: Callable[[str
     )
 
 
-def _task_fields(row: "ProgramRow", task: "TaskRow") -> dict[str, Any]:
+def _task_fields(row: ProgramRow, task: TaskRow) -> dict[str, Any]:
     fields = {"program": row.program, **msgspec.to_builtins(task)}
     return {**fields, "instance": row.instance, "update_time": row.update_time}
 
 
-def _task_view(row: "ProgramRow", task: "TaskRow") -> dict[str, str]:
+def _task_view(row: ProgramRow, task: TaskRow) -> dict[str, str]:
     return {
         "program": f"{row.program} {row.instance}",
         "seen (UTC)": instant(row.update_time),
@@ -239,7 +225,7 @@ def _task_view(row: "ProgramRow", task: "TaskRow") -> dict[str, str]:
     }
 
 
-def _connection_view(row: "ProgramRow", connection: "ConnectionRow") -> dict[str, str]:
+def _connection_view(row: ProgramRow, connection: ConnectionRow) -> dict[str, str]:
     waits = f"{connection.forwarding_messages:,} ({connection.forwarding_bytes:,} B)"
     return {
         "transport": row.instance,
@@ -254,7 +240,7 @@ def _connection_view(row: "ProgramRow", connection: "ConnectionRow") -> dict[str
     }
 
 
-def problem(connection: "ConnectionRow") -> str:
+def problem(connection: ConnectionRow) -> str:
     """Returns what is wrong with a connection; empty if nothing is."""
     until = f"suppressed until {instant_utc(connection.suppressed_until)}: " if connection.suppressed_until else ""
     return f"{connection.address}: {until}{connection.last_error}" if connection.last_error else ""
@@ -267,12 +253,6 @@ def _print_lines(rows: Iterable[dict[str, Any]]) -> None:
 
 def _print_table(rows: list[dict[str, str]], problems: list[str], empty: str, legend: Iterable[str] = ()) -> None:
     """Prints rows that begin with a program and when it was seen, what they mean, and what is wrong."""
-    from rich.console import Group
-    from rich.text import Text
-
-    from streaming.cli import tables
-    from streaming.system.screens import Sentence
-
     lines = [Sentence(problem, "red") for problem in dict.fromkeys(problems) if problem]
     meanings = [Sentence(meaning, "dim") for meaning in legend]
     if not rows:
@@ -284,15 +264,9 @@ def _print_table(rows: list[dict[str, str]], problems: list[str], empty: str, le
     tables.print_view(Group(table, *gap, *lines, *meanings))
 
 
-def _print_run(row: "ProgramRow", task: "TaskRow", *, has_failed: bool, as_json: bool) -> None:
+def _print_run(row: ProgramRow, task: TaskRow, *, has_failed: bool, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(_task_fields(row, task)))
         return
     what = f"has failed: {task.last_error}" if has_failed else f"did {task.last_done:,}"
     say(f"{instant(task.last_run)}  {row.program} {row.instance}  {task.name} {what}")
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the commands of this module."""
-    app.command()(maintenance)
-    app.command()(connections)

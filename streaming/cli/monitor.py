@@ -1,7 +1,5 @@
 """The command `queue-activation monitor`, which turns its options into the monitor's settings."""
 
-import typer
-
 from streaming.cli.launch import launch
 from streaming.cli.lines import say
 from streaming.cli.options import LogFormatOption, MetricsOptions, Place
@@ -13,11 +11,7 @@ from streaming.system.logs import LogFormat
 
 @stop_signals.orderly("monitor")
 def monitor(
-    options: MonitorOptions,
-    log_format: LogFormatOption = LogFormat.TEXT,
-    *,
-    metrics: MetricsOptions,
-    place: Place,
+    options: MonitorOptions, log_format: LogFormatOption = LogFormat.TEXT, *, metrics: MetricsOptions, place: Place
 ) -> None:
     """Run the Spark job that decides when queues are activated.
 
@@ -53,8 +47,3 @@ def short_leases(core: CoreSettings) -> list[str]:
         for option, lease_ms, who, every_ms, effect in leases
         if lease_ms <= every_ms
     ]
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the command of this module."""
-    app.command()(monitor)

@@ -4,8 +4,6 @@ import logging
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from streaming.cli.options import LogFormatOption, MetricsOptions, Place
 from streaming.daemons.observer.settings import DEFAULT_INTERVAL_MS, DEFAULT_REPORT_INTERVAL_MS, ObserverSettings
 from streaming.errors import UserError
@@ -64,8 +62,3 @@ def observe(
     with stop_signals.taken() as signals, Observer(settings, say) as running:
         signals.only_note()
         running.run(signals.stop)
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the command of this module."""
-    app.command()(observe)

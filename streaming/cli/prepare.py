@@ -9,14 +9,14 @@ from pathlib import Path
 import typer
 
 from streaming.cli.lines import say
+from streaming.cli.monitor_process import monitor_process
+from streaming.kafka.admin import Admin
+from streaming.kafka.clients import Cluster
+from streaming.system.java import find_java
+from streaming.wire.topics import Topics
 
 # Several times the duration of a first start on a slow machine.
 _READY_TIMEOUT_S = 180.0
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command()(prepare)
 
 
 def prepare() -> None:
@@ -27,7 +27,6 @@ def prepare() -> None:
     """
     from streaming.spark import class_archive, session
     from streaming.system.jars import spark_jars
-    from streaming.system.java import find_java
 
     java = find_java()
     archive = class_archive.path_of(java, session.local_jars(spark_jars()))
@@ -44,12 +43,8 @@ def prepare() -> None:
 
 
 def _list_classes(class_list: Path) -> None:
-    from streaming.cli.monitor_process import monitor_process
-    from streaming.kafka.admin import Admin
-    from streaming.kafka.clients import Cluster
     from streaming.spark.class_archive import CLASS_LIST_VARIABLE
     from streaming.system.embedded_broker import EmbeddedBroker
-    from streaming.wire.topics import Topics
 
     with EmbeddedBroker() as broker:
         Admin(Cluster(broker.bootstrap_servers)).create_topics(Topics().specs(), partitions=2, replication_factor=1)

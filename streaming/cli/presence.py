@@ -84,10 +84,7 @@ def look(
         file: The activator's file, if it is known.
         has_tasks: Whether the view shows tasks, and so also which of several hosts are stopping.
     """
-    needed = {
-        "host": any(map(monitor_rows.needs_host, rows)),
-        "observer": any(map(monitor_rows.observed, rows)),
-    }
+    needed = {"host": any(map(monitor_rows.needs_host, rows)), "observer": any(map(monitor_rows.observed, rows))}
     host, observer = (
         warn_of_absence(kafka, topics, each, file=file) if is_needed else None for each, is_needed in needed.items()
     )

@@ -8,11 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
+from streaming.cli import tables
+from streaming.cli.command_sender import send_commands
 from streaming.cli.lines import say
 from streaming.cli.options import Json, OnOff, Place, choice, part_of_definition
+from streaming.cli.presence import say_if_starting, warn_of_absence
 from streaming.core.times import FOREVER_MS
 from streaming.errors import UserError
+from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
+from streaming.kafka.own_programs import how_to_start, is_running, with_advice
 from streaming.system import durations, hints
 from streaming.system.durations import Duration
 from streaming.system.options import option
@@ -195,8 +200,7 @@ def alter(
         part_of_definition("--activation", "Internal activation ON or OFF; DROP removes it.", **choice(Activation)),
     ] = None,
     drop_notification: Annotated[
-        list[str] | None,
-        part_of_definition("--drop-notification", "Event notification to drop. Repeatable."),
+        list[str] | None, part_of_definition("--drop-notification", "Event notification to drop. Repeatable.")
     ] = None,
     is_created: Annotated[bool, part_of_definition("--create", "Create the queue if it does not exist.")] = False,
     *,
@@ -241,7 +245,6 @@ def drop(
     """
     from producers.queue_topics import check_queue_names
     from streaming.cli import queue_losses
-    from streaming.kafka.admin import Admin
 
     kafka, topics = place.cluster(), place.topics()
     _require(kafka, topics, queue)  # so that a mistyped name does not delete another topic
@@ -256,18 +259,12 @@ def drop(
 
 
 @app.command()
-def show(
-    queue: QueueName,
-    as_json: Json = False,
-    *,
-    place: Place,
-) -> None:
+def show(queue: QueueName, as_json: Json = False, *, place: Place) -> None:
     """Show all that is known about a queue, and why its monitor is in its state.
 
     If no monitor runs, that is what the last one has written, and the standard error says so.
     """
-    from streaming.cli import group_facts, queue_facts, queue_show, tables
-    from streaming.cli.presence import say_if_starting, warn_of_absence
+    from streaming.cli import group_facts, queue_facts, queue_show
 
     kafka, topics = place.cluster(), place.topics()
     facts = queue_facts.find(kafka, topics, queue)
@@ -309,8 +306,6 @@ def _commands(
 
 def _send(kafka: Cluster, topics: Topics, commands: list[CommandRecord]) -> None:
     """Sends commands, and returns when Kafka has them; raises UserError."""
-    from streaming.cli.command_sender import send_commands
-
     records = [(command.queue, msgspec.json.encode(command)) for command in commands]
     send_commands(kafka, topics.commands, records, hints.command("queue", "show", commands[0].queue))
 
@@ -334,8 +329,6 @@ def _require_activation(queue: str, definition: "QueueDefinition | None") -> Non
 
 def _when(kafka: Cluster, topics: Topics) -> str:
     """Returns a remark for the case that no monitor is running, otherwise nothing."""
-    from streaming.kafka.own_programs import how_to_start, is_running, with_advice
-
     try:
         is_taken = is_running(kafka, topics, "monitor")
     except UserError:  # this user may not be allowed to see the group; the command was sent all the same
@@ -344,8 +337,3 @@ def _when(kafka: Cluster, topics: Topics) -> str:
         return ""
     waits = " (no monitor is running; this takes effect once one does)"
     return with_advice(waits, how_to_start(kafka, topics, "monitor"))
-
-
-def register(parent: typer.Typer) -> None:
-    """Adds the commands of this module."""
-    parent.add_typer(app, name="queue")

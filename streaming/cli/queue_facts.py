@@ -189,8 +189,7 @@ def _off_by(definition: QueueDefinition, row: dict[str, Any]) -> str:
 
 
 def _tasks(cluster: Cluster, topics: Topics, queue: str) -> list[dict[str, Any]]:
-    with TopicFollower(cluster, [topics.activated_tasks], Start.BEGINNING) as follower:
-        return [row for row in tables.read_tasks(follower) if row["queue"] == queue]
+    return [row for row in tables.read_tasks(cluster, topics) if row["queue"] == queue]
 
 
 def _group(cluster: Cluster, facts: QueueFacts) -> GroupFacts | None:
@@ -246,8 +245,7 @@ def no_queue(cluster: Cluster, topics: Topics, queue: str) -> UserError:
 
 def _known(cluster: Cluster, topics: Topics) -> set[str]:
     """Returns the names of all queues that the monitor knows or a command has named. Raises as `find` does."""
-    with TopicFollower(cluster, [topics.monitors], Start.BEGINNING) as follower:
-        names = {row["queue"] for row in tables.read_monitors(follower)}
+    names = {row["queue"] for row in tables.read_monitors(cluster, topics)}
     with TopicFollower(cluster, [topics.commands], Start.BEGINNING) as follower:
         for name, event, _ in _events(follower, input_records.commands_decoder):
             if isinstance(event, events.DropQueue):
@@ -259,8 +257,7 @@ def _known(cluster: Cluster, topics: Topics) -> set[str]:
 
 def row_of(cluster: Cluster, topics: Topics, queue: str) -> dict[str, Any] | None:
     """Returns the queue's row of the monitors view; None if the monitor does not know it. Raises as `find` does."""
-    with TopicFollower(cluster, [topics.monitors], Start.BEGINNING) as follower:
-        return next((row for row in tables.read_monitors(follower) if row["queue"] == queue), None)
+    return next((row for row in tables.read_monitors(cluster, topics) if row["queue"] == queue), None)
 
 
 def definition_of(cluster: Cluster, topics: Topics, queue: str) -> QueueDefinition | None:

@@ -1,7 +1,5 @@
 """The command `queue-activation router`, which turns its options into the router's settings."""
 
-import typer
-
 from streaming.cli.launch import launch
 from streaming.cli.options import InstanceOptions, LogFormatOption, MetricsOptions, Place
 from streaming.daemons.router.settings import RouterOptions, RouterSettings
@@ -37,8 +35,3 @@ def router(
     this = instance_of(instance.addresses(place), instance.is_forwarding)
     servers, properties = place.bootstrap_servers, place.properties()
     launch(program(RouterSettings(servers, properties, place.topic_prefix, metrics.address, options, this)))
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the command of this module."""
-    app.command()(router)

@@ -17,12 +17,14 @@ from streaming.cli.topics import create_missing
 from streaming.core.numbers import plural
 from streaming.daemons.query.options import TakeOver
 from streaming.errors import UserError
-from streaming.kafka.clients import Cluster
-from streaming.system import hints, logs, stop_signals
+from streaming.kafka.admin import Admin
+from streaming.system import hints, logs, runs, stop_signals, toml_file
 from streaming.system.logs import LogFormat
 from streaming.system.options import option
+from streaming.system.processes import THIS_COMMAND
+from streaming.system.runs import Run
 from streaming.system.stop_signals import StopSignals
-from streaming.wire.topics import Topics
+from streaming.system.together import Part, Program, Together
 
 if TYPE_CHECKING:
     from streaming.daemons.query.query_run import QueryRun
@@ -49,53 +51,46 @@ class _Programs:
     Attributes:
         first: How each begins.
         shared: The options that all have.
+        of_queries: The options that those with a query have.
         checkpoints: The folder of --checkpoints.
     """
 
     first: Sequence[str]
     shared: Sequence[str]
+    of_queries: Sequence[str]
     checkpoints: Path | None
 
-    def of(self, name: str, *options: str, command: str = "", after: Sequence[str] = ()) -> "Program":
-        """Returns a program, whose command has its name if no other is given."""
-        from streaming.system.together import Program
-
+    def process(self, name: str, *options: str, command: str = "", after: Sequence[str] = ()) -> Program:
+        """Returns a program that is a process of its own. Its command has its name if no other is given."""
         line = [*self.first, command or name, *self.shared, *options]
         return Program(name, line, f"{name} ready", frozenset(after))
 
-    def place(self, name: str, of: str = "--checkpoint-location") -> list[str]:
+    def place(self, name: str, option_name: str) -> list[str]:
         """Returns the option with the folder of a program."""
-        return [] if self.checkpoints is None else [of, str(self.checkpoints.absolute() / name)]
+        return [] if self.checkpoints is None else [option_name, str(self.checkpoints.absolute() / name)]
 
-    def query(self, name: str, *options: str) -> "_Query":
+    def query(self, name: str) -> _Query:
         """Returns a program that runs a query."""
-        return _Query(name, [*self.shared, *self.place(name), *options])
+        return _Query(name, [*self.shared, *self.place(name, "--checkpoint-location"), *self.of_queries])
 
     # They are stopped in the order of these lists, so that what is decided last still takes effect. Those that share
     # their work with others of their kind start last. They would take some from another `run` before that is noticed.
 
-    def of_services(self, *of_queries: str) -> list["Program | _Query"]:
+    def of_services(self) -> list[Program | _Query]:
         """Returns the programs that services need."""
-        return [
-            self.query("router", *of_queries),
-            self.of("transport", after=("router", "monitor")),
-            self.query("monitor", *of_queries),
-        ]
+        return [self.query("router"), self.process("transport", after=("router", "monitor")), self.query("monitor")]
 
-    def of_file(
-        self, file: Path, stop_programs: bool | None, *of_queries: str, services: bool
-    ) -> list["Program | _Query"]:
+    def of_file(self, file: Path, stops: Sequence[str], *, services: bool) -> list[Program | _Query]:
         """Returns the programs that the activator's file needs, and those of services if they are wanted."""
-        *first, monitor = self.of_services(*of_queries)
+        *first, monitor = self.of_services()
         config = ["--config", str(file.absolute())]
-        stops = [] if stop_programs is None else ["--stop-programs" if stop_programs else "--no-stop-programs"]
         state = self.place("activator", "--state-directory")
         return [
             *(first if services else []),
             # Also if the file names no group, because one may be added to it later.
-            self.of("observer", *config, command="observe"),
+            self.process("observer", *config, command="observe"),
             monitor,
-            self.of("activator", *config, *state, *stops, after=("monitor",)),
+            self.process("activator", *config, *state, *stops, after=("monitor",)),
         ]
 
 
@@ -121,8 +116,7 @@ def run(
     ] = None,
     take_over: TakeOver = False,
     services: Annotated[
-        bool,
-        option("--services", "With FILE: run the router and a transport too, which services need."),
+        bool, option("--services", "With FILE: run the router and a transport too, which services need.")
     ] = False,
     stop_programs: Annotated[
         bool | None,
@@ -157,36 +151,36 @@ def run(
     Their other options come from the tables [monitor], [observe], [activator], [router] and [transport] in the file of
     --config, or from the environment.
     """
+    from streaming.daemons.activator.config import Config
     from streaming.daemons.monitor.sole_monitor import MONITOR
     from streaming.daemons.query import others_here, start_progress
     from streaming.daemons.router.sole_router import ROUTER
-    from streaming.kafka.admin import Admin
-    from streaming.system import runs
-    from streaming.system.processes import THIS_COMMAND
-    from streaming.system.runs import Run
 
     if file is None and stop_programs is not None:
         raise UserError("--stop-programs needs a FILE: without one, no activator runs")
     if services or file is None:
         _require_different()
     options_file = _absolute(context.parent.params.get("config") if context.parent is not None else None)
-    first = [*THIS_COMMAND, *(["--config", options_file] if options_file is not None else [])]
     shared = ["--bootstrap-servers", place.bootstrap_servers, "--topic-prefix", place.topic_prefix]
     shared += ["--log-format", log_format.value]
     if place.kafka_config is not None:
         shared += ["--kafka-config", str(place.kafka_config.absolute())]
-    programs = _Programs(first, shared, checkpoints)
     served = ["--metrics-port", str(metrics.metrics_port), "--metrics-host", metrics.metrics_host]
     of_metrics = [] if metrics.metrics_port is None else served
-    of_queries = [*(["--take-over"] if take_over else []), *of_metrics]
-    if file is not None:
-        _check(file)
-    kafka = place.cluster()
-    together = (
-        programs.of_services(*of_queries)
-        if file is None
-        else programs.of_file(file, stop_programs, *of_queries, services=services)
+    stops = [] if stop_programs is None else ["--stop-programs" if stop_programs else "--no-stop-programs"]
+    programs = _Programs(
+        first=[*THIS_COMMAND, *([] if options_file is None else ["--config", options_file])],
+        shared=shared,
+        of_queries=[*(["--take-over"] if take_over else []), *of_metrics],
+        checkpoints=checkpoints,
     )
+    if file is None:
+        together = programs.of_services()
+    else:
+        toml_file.load(file, Config)  # an error in it ends this program before it starts others
+        together = programs.of_file(file, stops, services=services)
+    kafka = place.cluster()
+    folder = [] if checkpoints is None else ["--checkpoints", str(checkpoints.absolute())]
     note = Run(
         process=runs.of_this_process(),
         namespace=runs.namespace(),
@@ -196,7 +190,7 @@ def run(
         file=_absolute(file),
         directory=runs.working_directory(),
         services=services,
-        options=[*_given_again(checkpoints, stop_programs), *of_metrics],
+        options=[*folder, *stops, *of_metrics],
         config=options_file,
         place=hints.place(),
         state_directory=str((checkpoints or Path("checkpoints")).absolute() / "activator"),
@@ -208,13 +202,12 @@ def run(
             if not take_over:
                 kinds = [ROUTER, MONITOR] if services or file is None else [MONITOR]
                 others_here.await_ends(Admin(kafka), place.topic_prefix, kinds, say)
-                others_here.refuse_beside_start(
-                    place.bootstrap_servers, place.topic_prefix, note.programs
-                )  # a start since the look
+                # A start since the look.
+                others_here.refuse_beside_start(place.bootstrap_servers, place.topic_prefix, note.programs)
             hints.begin_run(has_checkpoints=checkpoints is not None)
             note_ready = noted.enter_context(runs.noted(note))
-            if file is not None:
-                _create_topics(kafka, place.topics(), services)
+            if file is not None and (created := create_missing(kafka, place.topics(), with_services=services)):
+                say(f"created {plural(len(created), 'topic')}: {', '.join(created)}")
         code = _run_together(context, together, note_ready)
     raise typer.Exit(code)
 
@@ -223,23 +216,16 @@ def _absolute(file: Path | None) -> str | None:
     return None if file is None else str(Path(file).absolute())
 
 
-def _given_again(checkpoints: Path | None, stop_programs: bool | None) -> list[str]:
-    """Returns the options with which another `run` continues what this one does."""
-    folder = [] if checkpoints is None else ["--checkpoints", str(checkpoints.absolute())]
-    return [*folder, *([] if stop_programs is None else ["--stop-programs" if stop_programs else "--no-stop-programs"])]
-
-
-def _run_together(context: typer.Context, wanted: "Sequence[Program | _Query]", on_ready: Callable[[], None]) -> int:
+def _run_together(context: typer.Context, wanted: Sequence[Program | _Query], on_ready: Callable[[], None]) -> int:
     """Runs the programs until a stop signal arrives or one of them ends; returns the exit code."""
     from streaming.daemons.query.application import prepared
-    from streaming.system.together import Part, Together
 
     # The router is prepared last: it may complete a batch, which a signal does not interrupt.
     queries = [each for each in reversed(wanted) if isinstance(each, _Query)]
     programs = [program_of(context, each.name, each.arguments) for each in queries]
-    with stop_signals.taken() as signals, prepared(programs) as runs:
+    with stop_signals.taken() as signals, prepared(programs) as prepared_runs:
         signals.only_note()
-        parts = {run.kind.name: Part(run.kind.name, partial(_run_query, run), run.kind.ready) for run in runs}
+        parts = {run.kind.name: Part(run.kind.name, partial(_run_query, run), run.kind.ready) for run in prepared_runs}
         together = [parts[each.name] if isinstance(each, _Query) else each for each in wanted]
         environment = {name: value for name, value in os.environ.items() if name != _METRICS_PORT}
         return Together(together, environment, "run ready", on_ready).run(signals)
@@ -259,25 +245,6 @@ def _run_query(query: "QueryRun", signals: StopSignals, say_line: Callable[[str]
     return code
 
 
-def _check(file: Path) -> None:
-    """Raises UserError if the activator's file cannot be used."""
-    from streaming.daemons.activator.config import Config
-    from streaming.system import toml_file
-
-    toml_file.load(file, Config)
-
-
-def _create_topics(kafka: Cluster, topics: Topics, services: bool) -> None:
-    """Creates the topics of queues that are missing, and those of services if they are wanted.
-
-    Raises:
-        UserError: Kafka cannot be reached, or refuses.
-    """
-    created = create_missing(kafka, topics, with_services=services)
-    if created:
-        say(f"created {plural(len(created), 'topic')}: {', '.join(created)}")
-
-
 def _require_different() -> None:
     """Raises UserError if a variable would give two programs the same value of an option."""
     for variable in _DIFFERENT:
@@ -286,8 +253,3 @@ def _require_different() -> None:
                 f"{variable} would apply to several programs. Write the option into the table of each in the file of "
                 "--config."
             )
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the command of this module."""
-    app.command()(run)

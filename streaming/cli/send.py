@@ -13,7 +13,10 @@ from streaming.cli.lines import say
 from streaming.cli.options import Place
 from streaming.core.numbers import plural
 from streaming.errors import UserError
+from streaming.kafka.access import AccessDeniedError
 from streaming.kafka.clients import Cluster
+from streaming.kafka.errors import ClientUnusableError, TransactionAbortedError
+from streaming.kafka.own_programs import absence
 from streaming.system.options import option
 from streaming.wire.topics import Topics
 
@@ -36,9 +39,6 @@ def send(
 ) -> None:
     """Send a message, or each line of standard input, to a queue, and report the arrival."""
     from producers.producer import Message, QueueProducer
-    from streaming.kafka.access import AccessDeniedError
-    from streaming.kafka.errors import ClientUnusableError, TransactionAbortedError
-    from streaming.kafka.own_programs import absence
 
     kafka = place.cluster()
     _warn_of_services(kafka, place.topics(), queue)
@@ -97,8 +97,3 @@ def _read_lines(lines: "Queue[bytes | None]") -> None:
     for line in sys.stdin.buffer:
         lines.put(line.rstrip(b"\r\n"))
     lines.put(None)
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the command of this module."""
-    app.command()(send)

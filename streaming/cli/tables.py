@@ -19,8 +19,9 @@ from streaming.cli.present import NOBODY_MISSING, Present
 from streaming.core.activation.settings import DEFAULT_NOTIFICATION
 from streaming.core.numbers import plural
 from streaming.core.times import date_and_time
+from streaming.kafka.clients import Cluster
 from streaming.kafka.latest_rows import LatestRows
-from streaming.kafka.topic_follower import TopicFollower
+from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.system import ages, hints
 from streaming.system.ages import has_passed, instant, instant_utc
 from streaming.system.logs import printable
@@ -29,6 +30,7 @@ from streaming.system.wrapped_text import columns
 from streaming.wire.notifications import Activation, decode
 from streaming.wire.output_records import ActivatedTaskRow, MonitorRow
 from streaming.wire.record_decoders import InvalidRecordError, RecordDecoder, decode_json
+from streaming.wire.topics import Topics
 
 _REASON_STYLES = {
     "MESSAGE_ARRIVED_ON_EMPTY_QUEUE": "green",
@@ -112,22 +114,24 @@ def _json_line(message: Message, activation: Activation) -> str:
     return json.dumps(fields)
 
 
-def read_monitors(follower: TopicFollower) -> list[dict[str, Any]]:
-    """Returns the current monitors view: one row per queue with the name in `queue`, in order of names."""
-    rows = _read_rows(follower, _monitor_row_decoder, "row of a queue monitor")
+def read_monitors(kafka: Cluster, topics: Topics) -> list[dict[str, Any]]:
+    """Returns the current monitors view: one row per queue with the name in `queue`, in order of names.
+
+    Raises:
+        UserError: Kafka cannot be reached or denies access, or the topic is missing.
+    """
+    rows = _read_rows(kafka, topics.monitors, _monitor_row_decoder, "row of a queue monitor")
     # The name is the record's key. Another writer's record may have a field `queue` with another value.
     return [{"queue": name} | rows[name] | {"queue": name} for name in sorted(rows)]
 
 
-def read_tasks(follower: TopicFollower) -> list[dict[str, Any]]:
-    """Returns the running tasks, in order of queues and of start times."""
-    rows = _read_rows(follower, _task_row_decoder, "row of a task")
+def read_tasks(kafka: Cluster, topics: Topics) -> list[dict[str, Any]]:
+    """Returns the running tasks, in order of queues and of start times; raises as `read_monitors` does."""
+    rows = _read_rows(kafka, topics.activated_tasks, _task_row_decoder, "row of a task")
     return sorted(rows.values(), key=lambda row: (row["queue"], row["start_time"]))
 
 
-def row_decoder(
-    decoder: msgspec.json.Decoder[Any],
-) -> Callable[[Message], tuple[str, dict[str, Any] | None]]:
+def row_decoder(decoder: msgspec.json.Decoder[Any]) -> Callable[[Message], tuple[str, dict[str, Any] | None]]:
     """Returns the function that returns the key and the row of a record of a view, whose fields the decoder checks.
 
     The row has all fields, since a newer monitor may have written more; it is None for a tombstone.
@@ -143,11 +147,14 @@ def row_decoder(
     return decode_row
 
 
-def _read_rows(follower: TopicFollower, decoder: msgspec.json.Decoder[Any], wanted: str) -> dict[str, dict[str, Any]]:
+def _read_rows(
+    kafka: Cluster, topic: str, decoder: msgspec.json.Decoder[Any], wanted: str
+) -> dict[str, dict[str, Any]]:
     """Returns the last valid row of each key of a compacted topic, with all its fields."""
     latest = LatestRows(wanted, row_decoder(decoder), _warn)
-    for message in follower.to_end():
-        latest.take(message)
+    with TopicFollower(kafka, [topic], Start.BEGINNING) as follower:
+        for message in follower.to_end():
+            latest.take(message)
     return latest.rows
 
 

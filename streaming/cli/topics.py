@@ -1,20 +1,19 @@
 """The command `queue-activation topics`: creates the topics."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-import typer
+from confluent_kafka.admin import AclOperation
 
 from streaming.cli.lines import say
 from streaming.cli.options import Place
 from streaming.core.numbers import plural
 from streaming.errors import UserError
+from streaming.kafka.access import RightMissingError
+from streaming.kafka.admin import BROKERS_REPLICATION_FACTOR, Admin
 from streaming.kafka.clients import Cluster
 from streaming.system import hints
 from streaming.system.options import option
 from streaming.wire.topics import Topics, TopicSpec
-
-if TYPE_CHECKING:
-    from streaming.kafka.admin import Admin
 
 _DEFAULT_PARTITIONS = 4
 _DEFAULT_SERVICE_PARTITIONS = 8
@@ -42,8 +41,6 @@ def topics(
 
     Says which of them have another number of partitions.
     """
-    from streaming.kafka.admin import Admin
-
     topics_of_prefix = place.topics()
     specs_of_queues = topics_of_prefix.specs()
     specs = [*specs_of_queues, *(topics_of_prefix.service_specs() if services else [])]
@@ -74,10 +71,6 @@ def create_missing(kafka: Cluster, topics: Topics, *, with_services: bool = Fals
     Raises:
         UserError: Kafka cannot be reached, or refuses.
     """
-    from confluent_kafka.admin import AclOperation
-
-    from streaming.kafka.admin import BROKERS_REPLICATION_FACTOR, Admin
-
     admin, specs, of_services = Admin(kafka), topics.specs(), topics.service_specs() if with_services else []
     found = admin.find_topics({spec.name: (AclOperation.DESCRIBE,) for spec in [*specs, *of_services]})
     missing = [spec for spec in specs if spec.name not in found]
@@ -95,22 +88,16 @@ def create_missing(kafka: Cluster, topics: Topics, *, with_services: bool = Fals
         raise UserError(f"{why}. Create the topics in another way, or as another user: `{itself}`.") from None
 
 
-def _partitions_of(admin: "Admin", specs: list[TopicSpec]) -> dict[str, int]:
+def _partitions_of(admin: Admin, specs: list[TopicSpec]) -> dict[str, int]:
     """Returns the number of partitions of each topic, or nothing if this user may not see one of the topics."""
-    from confluent_kafka.admin import AclOperation
-
-    from streaming.kafka.access import RightMissingError
-
     try:
         return admin.find_topics({spec.name: (AclOperation.DESCRIBE,) for spec in specs}) if specs else {}
     except RightMissingError:
         return {}
 
 
-def _create_service_topics(admin: "Admin", topics: Topics, partitions: int, replication_factor: int) -> list[str]:
+def _create_service_topics(admin: Admin, topics: Topics, partitions: int, replication_factor: int) -> list[str]:
     """Creates the topics of services, all with as many partitions as the first one has; returns their names."""
-    from confluent_kafka.admin import AclOperation
-
     first, *others = topics.service_specs()
     created = admin.create_topics([first], partitions, replication_factor)
     found = admin.find_topics({first.name: (AclOperation.DESCRIBE,)}).get(first.name, partitions)
@@ -121,8 +108,3 @@ def _create_service_topics(admin: "Admin", topics: Topics, partitions: int, repl
             err=True,
         )
     return [*created, *admin.create_topics(others, found, replication_factor)]
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the command of this module."""
-    app.command()(topics)

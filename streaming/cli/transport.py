@@ -81,8 +81,3 @@ def transport(
         is_whole = running.run(signals.stop)
     if not is_whole:
         raise typer.Exit(1)
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the command of this module."""
-    app.command()(transport)

@@ -6,6 +6,8 @@ from typing import Any, TypeVar
 
 from streaming.cli.lines import say
 from streaming.errors import UserError
+from streaming.kafka.access import rights
+from streaming.kafka.admin import Admin, TopicsMissingError
 from streaming.system import hints
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -22,9 +24,6 @@ def shows_services(nothing: str = "") -> Callable[[_Command], _Command]:
     def decorated(command: _Command) -> _Command:
         @wraps(command)
         def run(**values: Any) -> None:
-            from streaming.kafka.access import rights
-            from streaming.kafka.admin import Admin, TopicsMissingError
-
             try:
                 command(**values)
             except TopicsMissingError as error:

@@ -26,8 +26,10 @@ from streaming.daemons.activator.notifications import decode_row
 from streaming.daemons.activator.settings import ActivatorEvent
 from streaming.daemons.host.start_records import decode_task
 from streaming.daemons.monitor.queue_metrics import QueuesByState
+from streaming.kafka.clients import Cluster
 from streaming.wire import activator_rows, notifications
 from streaming.wire.record_decoders import MAX_TOLD, InvalidRecordError, RecordDecoder
+from streaming.wire.topics import Topics
 from tests.support.bad_input import Fuzzer
 from tests.support.bad_output import GOOD, QUEUES, TOPICS, OutputFuzzer, OutputRecord, valid_fields
 from tests.support.seeds import fresh_seed
@@ -53,6 +55,12 @@ class Records:
                 yield self._fuzzer.record(self._topic, offset)
 
     forever = to_end
+
+
+@pytest.fixture
+def followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets views read such topics."""
+    monkeypatch.setattr(tables, "TopicFollower", lambda _, topics, __: contextlib.nullcontext(Records(*topics)))
 
 
 class Screen:
@@ -135,8 +143,9 @@ def test_metrics_take_each_good_row_of_queue_monitors() -> None:
     assert 0 <= queues.longest_wait_s(4e9) < 4e9
 
 
+@pytest.mark.usefixtures("followed")
 def test_queues_shows_the_last_good_row_of_queue_monitors() -> None:
-    rows = tables.read_monitors(Records("queue-monitors"))  # type: ignore[arg-type]
+    rows = tables.read_monitors(Cluster("localhost:1"), Topics())
     screen = Screen()
     screen.console.print(monitors_view.table(rows), crop=False)
     assert [row["activation_sequence"] for row in rows if row["queue"] == GOOD] == GOOD_NUMBERS[-1:]
@@ -172,8 +181,9 @@ def test_a_queue_is_shown_by_its_name_whatever_that_is(name: str) -> None:
     assert len([line for line in screen.lines() if line.startswith(f"{shown} ")]) == 2
 
 
+@pytest.mark.usefixtures("followed")
 def test_tasks_shows_each_good_row_of_queue_activated_tasks() -> None:
-    rows = tables.read_tasks(Records("queue-activated-tasks"))  # type: ignore[arg-type]
+    rows = tables.read_tasks(Cluster("localhost:1"), Topics())
     screen = Screen()
     screen.console.print(tables.tasks_view(rows), crop=False)
     assert sorted(row["sequence"] for row in rows if row["queue"] == GOOD) == GOOD_NUMBERS

@@ -14,14 +14,14 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Message
 from typer.testing import CliRunner
 
-from streaming.cli import presence, tables
+from streaming.cli import clients, presence, tables
 from streaming.cli.diagnosis.running_faults import RunningInstance
 from streaming.cli.main import app
 from streaming.cli.present import Present
 from streaming.core.routing.definitions import Definitions
 from streaming.core.times import iso_time
 from streaming.errors import UserError
-from streaming.kafka import own_programs, topic_follower
+from streaming.kafka import own_programs
 from streaming.kafka.access import RightMissingError
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
@@ -159,7 +159,7 @@ def test_watch_says_that_what_follows_is_old_only_if_something_follows(
 ) -> None:
     kafka.members = []
     kafka.monitor_committed(3_600_000)
-    monkeypatch.setattr(topic_follower, "TopicFollower", lambda *_: nullcontext())
+    monkeypatch.setattr(clients, "TopicFollower", lambda *_: nullcontext())
     monkeypatch.setattr(tables, "watch", lambda *_: None)
     shown = CliRunner().invoke(
         app, ["watch", "--topic-prefix", "p-", *(["--from-beginning"] if is_from_beginning else [])]

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import pytest
 from confluent_kafka import Message
 
-from streaming.cli import activators, group_entries, group_facts, queue_facts
+from streaming.cli import activators, group_entries, group_facts, queue_facts, tables
 from streaming.cli.activators import Told
 from streaming.cli.group_facts import GroupFacts
 from streaming.kafka.admin import Admin
@@ -60,7 +60,8 @@ def test_the_queue_is_named_that_may_be_meant(monkeypatch: pytest.MonkeyPatch, g
     rows = [(f"stock-{number}", valid_fields("queue-monitors", f"stock-{number}", 1)) for number in range(1, 5)]
     commands = [command("CREATE_QUEUE", "payments"), command("CREATE_QUEUE", "gone"), command("DROP_QUEUE", "gone")]
     monkeypatch.setattr(Topic, "records", {TOPICS.monitors: rows, TOPICS.commands: commands})
-    monkeypatch.setattr(queue_facts, "TopicFollower", Topic)
+    for module in (queue_facts, tables):
+        monkeypatch.setattr(module, "TopicFollower", Topic)
     monkeypatch.setattr(group_facts, "find", lambda *_: GroupFacts(given))
     assert f"knows of no message for it.{meant} `queue-act" in str(queue_facts.no_queue(CLUSTER, TOPICS, given))
 
@@ -127,7 +128,8 @@ def test_of_a_group_whose_topic_does_not_exist_it_is_said_as_in_queues(
 def test_nobody_is_told_to_create_a_queue_for_a_consumer_group(monkeypatch: pytest.MonkeyPatch, is_there: bool) -> None:
     found = GroupFacts("readers", "Empty" if is_there else None)
     monkeypatch.setattr(group_facts, "find", lambda *_: found)
-    monkeypatch.setattr(queue_facts, "TopicFollower", Topic)
+    for module in (queue_facts, tables):
+        monkeypatch.setattr(module, "TopicFollower", Topic)
     error = str(queue_facts.no_queue(CLUSTER, TOPICS, "readers"))
     assert ("queue create" in error) != is_there
     assert "with `group`" in error or "an entry with `group`" in error
@@ -136,7 +138,8 @@ def test_nobody_is_told_to_create_a_queue_for_a_consumer_group(monkeypatch: pyte
 @pytest.mark.parametrize("name", ["käufe", "my queue", "q" * 250])
 def test_nobody_is_told_to_create_a_queue_whose_name_is_refused(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr(group_facts, "find", lambda *_: GroupFacts(name))
-    monkeypatch.setattr(queue_facts, "TopicFollower", Topic)
+    for module in (queue_facts, tables):
+        monkeypatch.setattr(module, "TopicFollower", Topic)
     error = str(queue_facts.no_queue(CLUSTER, TOPICS, name))
     assert "queue create" not in error
     assert f"no queue's topic can have this name: {topic_name_problem(name, TOPICS)}." in error

@@ -5,7 +5,6 @@ The sentences are those of `queue show` and `queues`.
 
 import socket
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -153,8 +152,7 @@ class TestHosts:
             return [GroupMember(None, "", "host-1", 1)] * (int(members) if is_host else 1)
 
         monkeypatch.setattr(Admin, "members", find_members)
-        monkeypatch.setattr(queue_faults, "TopicFollower", lambda *_: nullcontext())
-        monkeypatch.setattr(tables, "read_monitors", lambda _: [*rows])
+        monkeypatch.setattr(tables, "read_monitors", lambda *_: [*rows])
         monkeypatch.setattr(activators, "read", lambda *_: {})
         monkeypatch.setattr(presence, "stopping_hosts", lambda *_: frozenset(stopping.split()))
         return [*queue_faults.find(Cluster("localhost:1"), Topics("p-"))]
@@ -293,8 +291,7 @@ class TestUnseenGroups:
     ) -> list[Fault]:
         told = {entry.queue: [Told(entry, is_running, 0)]}
         monkeypatch.setattr(Admin, "members", lambda *_: [GroupMember(None, "", "host-1", 1)])
-        monkeypatch.setattr(queue_faults, "TopicFollower", lambda *_: nullcontext())
-        monkeypatch.setattr(tables, "read_monitors", lambda _: [*rows])
+        monkeypatch.setattr(tables, "read_monitors", lambda *_: [*rows])
         monkeypatch.setattr(activators, "read", lambda *_: told)
         monkeypatch.setattr(group_facts, "find", lambda *_: group)
         monkeypatch.setattr(Admin, "find_topics", lambda *_: {"parcels": 1})
@@ -335,8 +332,7 @@ class TestTopicsOfEntries:
 
         monkeypatch.setattr(Admin, "members", lambda *_: [GroupMember(None, "", "host-1", 1)])
         monkeypatch.setattr(Admin, "find_topics", find_topics)
-        monkeypatch.setattr(queue_faults, "TopicFollower", lambda *_: nullcontext())
-        monkeypatch.setattr(tables, "read_monitors", lambda _: [row("readers", "NOTIFIED", members=0)])
+        monkeypatch.setattr(tables, "read_monitors", lambda *_: [row("readers", "NOTIFIED", members=0)])
         monkeypatch.setattr(activators, "read", lambda *_: {"readers": [Told(self.ENTRY, is_running, 0)]})
 
     def find(self, monkeypatch: pytest.MonkeyPatch, existing: Any, *, is_running: bool = True) -> list[Fault]:
@@ -396,8 +392,7 @@ class TestActivators:
     ) -> list[Fault]:
         monkeypatch.setattr(Admin, "members", lambda *_: [])
         monkeypatch.setattr(Admin, "find_topics", lambda *_: {})
-        monkeypatch.setattr(queue_faults, "TopicFollower", lambda *_: nullcontext())
-        monkeypatch.setattr(tables, "read_monitors", lambda _: [*rows])
+        monkeypatch.setattr(tables, "read_monitors", lambda *_: [*rows])
         monkeypatch.setattr(activators, "read", lambda *_: told)
         hints.begin("diagnose", None)
         try:

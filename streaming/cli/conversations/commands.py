@@ -338,9 +338,3 @@ def _ask(endpoints: "Mapping[str, EndpointRow]", ending: "Ending") -> None:
     count = len({row.conversation_id for row in endpoints.values()})
     with_what = "" if ending.kind == "END" else f" WITH {ending.kind}"
     confirm(f"End {plural(len(endpoints), 'endpoint')} of {plural(count, 'conversation')}{with_what}?")
-
-
-def register(parent: typer.Typer) -> None:
-    """Adds the commands of this module."""
-    parent.add_typer(conversations, name="conversation")
-    parent.command()(transmissions)

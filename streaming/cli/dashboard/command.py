@@ -4,8 +4,6 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from streaming.cli.dashboard.address import DEFAULT_PORT, Address
 from streaming.cli.options import Place
 from streaming.errors import UserError
@@ -90,8 +88,3 @@ def _token(file: Path | None) -> str | None:
     if len(token) < 16:
         raise UserError(f"The token in {file} has fewer than 16 characters. Make one: openssl rand -hex 32")
     return token
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command()(dashboard)

@@ -9,6 +9,7 @@ import typer
 
 from streaming.cli.lines import say, watched
 from streaming.cli.options import InstanceOptions, Json, Place
+from streaming.cli.presence import say_age
 from streaming.cli.routing.routes import DefinitionsPath
 
 if TYPE_CHECKING:
@@ -19,11 +20,7 @@ _LONG_S = 1.0
 
 
 def diagnose(
-    definitions: DefinitionsPath = None,
-    as_json: Json = False,
-    *,
-    instance: InstanceOptions,
-    place: Place,
+    definitions: DefinitionsPath = None, as_json: Json = False, *, instance: InstanceOptions, place: Place
 ) -> None:
     """Find faults of the definitions and of the running instance. Exit code 1 if there are any.
 
@@ -34,7 +31,6 @@ def diagnose(
     services are missing, as after `run FILE`, only what concerns queues.
     """
     from streaming.cli.diagnosis import diagnosis
-    from streaming.cli.presence import say_age
     from streaming.cli.routing import definition_faults, explained_routes
 
     topics = place.topics()
@@ -94,8 +90,3 @@ def _tell(faults: "Iterable[definition_faults.Fault]", *, as_json: bool) -> bool
         else:
             say(fault.as_text())
     return bool(told)
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the command."""
-    app.command()(diagnose)

@@ -20,7 +20,6 @@ from streaming.cli.queue_facts import QueueFacts
 from streaming.cli.routing.definition_faults import Fault
 from streaming.kafka import own_programs
 from streaming.kafka.clients import Cluster
-from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.system import hints
 from streaming.wire.topics import Topics
 
@@ -38,8 +37,7 @@ def find(kafka: Cluster, topics: Topics) -> Iterator[Fault]:
     Raises:
         UserError: Kafka cannot be reached or denies access, or a topic is missing.
     """
-    with TopicFollower(kafka, [topics.monitors], Start.BEGINNING) as follower:
-        view = tables.read_monitors(follower)
+    view = tables.read_monitors(kafka, topics)
     down, stopping = _without_host(view, kafka, topics)
     if down is not None:
         yield Fault("program down", "host", down)

@@ -192,9 +192,3 @@ def _for_people(row: dict[str, Any]) -> dict[str, Any]:
         _EXPIRES if name == "expires_at" else name: instant(value) if name == "expires_at" else value
         for name, value in row.items()
     }
-
-
-def register(parent: typer.Typer) -> None:
-    """Adds the commands of this module."""
-    parent.add_typer(databases, name="database")
-    parent.add_typer(services, name="service")

@@ -226,8 +226,3 @@ def _source(
 
     addresses = instance.addresses(place)
     return explained_routes.source(definitions, place.cluster, place.topics(), addresses, instance.is_forwarding)
-
-
-def register(parent: typer.Typer) -> None:
-    """Adds the commands of this module."""
-    parent.add_typer(routes, name="route")
