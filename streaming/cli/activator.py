@@ -83,7 +83,7 @@ def activator(
         else:
             typer.echo(logs.beside_its_time(event.line(), sys.stdout))
 
-    # Ignored until its handler is set, because the default action would end the process.
+    # SIGHUP is ignored until its handler is set, because the default action would end the process.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     with stop_signals.taken() as signals, Activator(settings, say) as running:
         signals.only_note()
@@ -123,11 +123,11 @@ def status(
 
 
 def _how_to_start(state_directory: Path, file: str, run: Run | None) -> str:
-    """Returns what to do to start an activator again; the state directory does not say where its Kafka is.
+    """Returns the advice that starts an activator again. Its state directory does not say where Kafka is.
 
     Args:
         state_directory: Its state directory.
-        file: Its file; empty if it has not got so far.
+        file: Its config file; empty if the activator ended before it had read the file.
         run: The last `run` with this state directory, which knows Kafka.
     """
     if run is not None and run.is_running:

@@ -1,4 +1,4 @@
-"""Reads what the activators have published about queues, and whether they run; and says it in sentences."""
+"""Reads the rows that activators publish about queues, and says in sentences whether the activators run."""
 
 import socket
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -36,8 +36,8 @@ class Told:
         row: Its row.
         is_running: Whether the activator runs; None: this user may not look.
         at_ms: When it wrote the row.
-        start: What to do to start the activator, if it does not run.
-        is_starting: Whether a `run` is about to start it, so that it is not missed.
+        start: The advice that starts the activator, if it does not run.
+        is_starting: Whether a `run` is about to start the activator, so that its absence is no fault.
     """
 
     row: ActivatorRow
@@ -47,22 +47,22 @@ class Told:
     is_starting: bool = False
 
     def why(self) -> list[str]:
-        """Returns why no program is started; nothing if nothing keeps the activator from it."""
+        """Returns the reasons why the activator starts no program; an empty list if it may start one."""
         if self.is_running is False:
             return [*self._absence(), *self.past()]
         return words.troubles(self.row, _now()) or words.holds(self.row)
 
     def wrong(self) -> list[str]:
-        """Returns what keeps the activator from starting a reader although something is wrong; nothing if nothing is.
+        """Returns the faults that keep the activator from starting a reader; an empty list if there are none.
 
-        What is known from before an activator ended is left out.
+        Leaves out faults from before the activator ended.
         """
         if self.is_running is False:
             return [] if self.is_starting else self._absence()
         return words.troubles(self.row, _now())
 
     def past(self) -> list[str]:
-        """Returns the sentence about programs that failed before an activator ended that does not run; or nothing."""
+        """Returns the sentence about programs that failed before the activator ended; an empty list if it runs."""
         found = self._past_troubles() if self.is_running is False else []
         return [self._last_wrote(found)] if found else []
 
@@ -70,7 +70,7 @@ class Told:
         return words.past_troubles(self.row, iso_time(self.at_ms))
 
     def _absence(self) -> list[str]:
-        """Returns that the activator does not run, after what it lacked anyway, so that it would start nothing."""
+        """Returns the sentences that the activator lacks an entry, if it does, and that it does not run."""
         start = f". {self.start}" if self.start else ""
         lacking = words.lacking(self.row, is_past=True)
         name = "it" if lacking else words.where(self.row)
@@ -80,10 +80,10 @@ class Told:
         return f"when it last wrote, {age(self.at_ms, wall_clock.now_ms())} ago: {'; '.join(known)}"
 
     def reader(self, activated_at: str | None) -> str:
-        """Returns what has become of the reader that was requested last; empty: it may still come.
+        """Returns the fate of the reader that was requested last; empty if the reader may still come.
 
         Args:
-            activated_at: When it was requested.
+            activated_at: When the reader was requested.
         """
         row, ended, is_gone = self.row, self.row.last_exit, self.is_running is False
         and_gone = ", and does not run any more" if is_gone else ""
@@ -101,7 +101,7 @@ class Told:
         return "the activator that would start it does not run" if is_gone else self._like_others()
 
     def _like_others(self) -> str:
-        """Returns what has become of the programs before the one that was requested last, if they joined no group."""
+        """Returns the fate of the earlier programs, if they exited without joining the consumer group; else empty."""
         row, count = self.row, self.row.exits_without_receive
         if row.group is None or not words.have_exited_in_vain(row, _now()):
             return ""
@@ -132,14 +132,14 @@ class Told:
 
 
 def read(kafka: Cluster, topics: Topics, queues: Collection[str] | None = None) -> dict[str, list[Told]]:
-    """Returns queue -> what the activators have said about it, without what others than those concerned have said.
+    """Returns queue -> the rows about the queue, only of the activators that `concerned` picks.
 
-    If this user may not read it, says so.
+    If this user may not read the rows, says so.
 
     Args:
         kafka: The Kafka cluster.
         topics: The topics.
-        queues: The queues of interest; None: all of them.
+        queues: The queues of interest; None: all queues.
     """
     try:
         latest = _latest(kafka, topics, lambda line: say(line, err=True))
@@ -168,7 +168,7 @@ def _latest(kafka: Cluster, topics: Topics, say_line: Callable[[str], None]) -> 
 def file_here(kafka: Cluster, topics: Topics) -> str | None:
     """Returns the activator's file on this machine, for a queue of which no activator has said anything.
 
-    It is that of a `run`, or of the activator of this machine that has written last; None if neither is known.
+    This is the file of a `run`, or of the activator on this machine that wrote last. Returns None if neither is known.
     """
     run = runs.last(kafka.bootstrap_servers, topics.prefix)
     if run is not None and run.is_running:
@@ -183,14 +183,14 @@ def file_here(kafka: Cluster, topics: Topics) -> str | None:
 
 
 def config_of(file: str) -> Config | None:
-    """Returns the content of an activator's file of this machine; None if it cannot be read, or is invalid."""
+    """Returns the content of an activator's file on this machine; None if the file is invalid or cannot be read."""
     with suppress(UserError):
         return load(Path(file), Config)
     return None
 
 
 def entry_here(queue: str, file: str | None) -> str:
-    """Returns the sentence about the entry for a queue of which no activator has said anything.
+    """Returns the sentence about the entry for a queue about which no activator has a row.
 
     Args:
         queue: The queue.
@@ -206,19 +206,19 @@ def entry_here(queue: str, file: str | None) -> str:
 
 
 def about_to_start(told: Mapping[str, Sequence[Told]]) -> dict[str, list[Told]]:
-    """Returns what activators have said, those that do not run as ones that a `run` is about to start."""
+    """Returns the rows again, with each activator that does not run marked as one that a `run` is about to start."""
     return {
         queue: [replace(each, is_starting=each.is_running is False) for each in rows] for queue, rows in told.items()
     }
 
 
 def with_starts(kafka: Cluster, topics: Topics, told: Mapping[str, Sequence[Told]]) -> dict[str, list[Told]]:
-    """Adds what to do if an activator does not run, unless the command that runs has said it before.
+    """Adds the advice that starts an activator that does not run, unless this command has given the advice before.
 
     Args:
         kafka: The Kafka cluster, which is asked once for each activator.
         topics: The topics.
-        told: Queue -> the rows about it.
+        told: Queue -> the rows about the queue.
     """
     known: dict[tuple[str, str], str] = {}
 
@@ -246,16 +246,16 @@ def _is_default(topics: Topics, row: ActivatorRow) -> bool:
 
 
 def file_of(topics: Topics, told: Mapping[str, Sequence[Told]]) -> str | None:
-    """Returns the file of the activators that `run FILE` starts too; None if it is unknown, or if they have several."""
+    """Returns the file of the activators in the default consumer group; None if it is unknown, or not the only one."""
     files = {each.row.config_file for rows in told.values() for each in rows if _is_default(topics, each.row)}
     return files.pop() if len(files) == 1 else None
 
 
 def concerned(told: list[Told]) -> list[Told]:
-    """Returns what counts: of the consumer groups, those with an entry for the queue, if one has one.
+    """Returns one row of each consumer group of activators; only rows with an entry for the queue, if there are any.
 
-    Of each group it is the row of an activator that runs, if one does, with an entry, if one has one; and that of the
-    latest decision, because the queue may have moved to another activator.
+    Of the rows of a group, prefers those of activators that run, then those with an entry. Of these, picks the row with
+    the latest decision, because the queue may have moved to another activator.
     """
     newest = []
     for group_id in {each.row.group_id for each in told}:
@@ -272,9 +272,9 @@ def _decided(told: Told) -> str:
 
 
 def of_interest(kafka: Cluster, topics: Topics, monitors: Iterable[Mapping[str, Any]]) -> dict[str, list[Told]]:
-    """Returns what the activators say about the queues that wait for a reader, and those of consumer groups.
+    """Returns the rows of activators about queues that wait for a reader, and about queues of consumer groups.
 
-    Kafka is asked only if there are such.
+    Asks Kafka only if there are such queues.
 
     Args:
         kafka: The Kafka cluster.
@@ -288,20 +288,20 @@ def of_interest(kafka: Cluster, topics: Topics, monitors: Iterable[Mapping[str, 
 def problems(
     kafka: Cluster, topics: Topics, monitors: Iterable[Mapping[str, Any]], told: Mapping[str, Sequence[Told]]
 ) -> list[str]:
-    """Returns a line for the queues that wait for a reader while the same is wrong with their activator.
+    """Returns a line for each fault of activators, with the queues that wait for a reader because of this fault.
 
     Args:
         kafka: The Kafka cluster.
         topics: The topics.
         monitors: The monitors view.
-        told: What `of_interest` has returned.
+        told: The result of `of_interest`.
     """
     waiting = [row for row in monitors if row["state"] == "NOTIFIED"]
     told = with_starts(kafka, topics, told)
     found: dict[str, list[str]] = {}
     for row in waiting:
         for each in told.get(row["queue"], []):
-            # Apart, because the first line is the same for all queues of an activator that does not run.
+            # Two lines, because the first line is the same for all queues of an activator that does not run.
             for line in ("; ".join(each.wrong()), *each.past()):
                 if line:
                     found.setdefault(line, []).append(row["queue"])
@@ -312,28 +312,28 @@ def problems(
 
 
 def has_nobody(row: Mapping[str, Any], told: Mapping[str, Sequence[Told]]) -> bool:
-    """Returns whether a queue waits for a reader that an activator would start, and none has said anything of it."""
+    """Returns whether a queue waits for a reader of an activator, and no activator has a row about the queue."""
     return row["state"] == "NOTIFIED" and row["max_queue_readers"] is None and not told.get(row["queue"])
 
 
 def no_reader(missing: str) -> str:
-    """Returns the sentence about a queue for which nobody starts a reader, given that about activators."""
+    """Returns the sentence about a queue for which no activator starts a reader, given the result of `absence`."""
     return f"no activator starts a reader: {missing}"
 
 
 def nobody(missing: str | None, entry: str) -> str:
-    """Returns the sentence about a queue of which no activator has said anything, given `absence` and `entry_here`."""
+    """Returns the sentence about a queue without a row, given the results of `absence` and of `entry_here`."""
     sentence = f"none has got a notification of this queue; {entry}"
     return sentence if missing is None else f"{sentence}, and {missing}"
 
 
 def absence(kafka: Cluster, topics: Topics, file: str | None = None) -> str | None:
-    """Returns the sentence about activators of which none runs; None if one runs, or this is not known.
+    """Returns the sentence that no activator runs; None if an activator runs, or if this is not known.
 
     Args:
         kafka: The cluster.
         topics: The topics.
-        file: The file for one that is started, if it is known.
+        file: The file for the activator to start, if it is known.
     """
     group_id = topics.prefix + DEFAULT_GROUP_ID
     if _members(kafka, group_id) != set():
@@ -342,13 +342,13 @@ def absence(kafka: Cluster, topics: Topics, file: str | None = None) -> str | No
 
 
 def down(kafka: Cluster, topics: Topics, told: Mapping[str, Sequence[Told]], known: Collection[str]) -> list[str]:
-    """Returns the sentences about activators that have entries for queues and do not run, one for each consumer group.
+    """Returns a sentence for each consumer group of activators in which no activator runs, although it has entries.
 
     Args:
         kafka: The Kafka cluster.
         topics: The topics.
-        told: Queue -> what the activators have said about it.
-        known: The queues that the monitor knows. Others count only if they stand for consumer groups.
+        told: Queue -> the rows of activators about the queue.
+        known: The queues that the monitor knows. Other queues count only if they stand for consumer groups.
     """
     of_group: dict[str, list[Told]] = {}
     for queue, rows in told.items():
@@ -369,7 +369,7 @@ def down(kafka: Cluster, topics: Topics, told: Mapping[str, Sequence[Told]], kno
 
 
 def _members(kafka: Cluster, group_id: str) -> set[str] | None:
-    """Returns the ids of the activators in a consumer group; None if Kafka does not tell this user."""
+    """Returns the ids of the activators in a consumer group; None if this user may not look at the group."""
     try:
         return {each.instance_id or "" for each in Admin(kafka).members(group_id, ADMIN_TIMEOUT_S)}
     except UserError as error:

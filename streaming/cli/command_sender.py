@@ -1,4 +1,4 @@
-"""Sends the records of commands, and waits until Kafka has them."""
+"""Sends the records of commands, and waits until Kafka has confirmed them."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ _AT_ONCE = 10_000
 
 @dataclass(frozen=True)
 class Record:
-    """A record to be sent; its partition is that of the key."""
+    """A record to be sent. Its key decides the partition."""
 
     key: str
     value: bytes | None
@@ -28,12 +28,12 @@ class Record:
 
 
 def send_commands(kafka: Cluster, topic: str, commands: Iterable[tuple[str, bytes]], check: str) -> None:
-    """Sends commands, key and value of each record; otherwise like `send_records`."""
+    """Sends commands, given as the key and the value of each record. The rest is as in `send_records`."""
     send_records(kafka, topic, (Record(key, value) for key, value in commands), check)
 
 
 def send_records(kafka: Cluster, topic: str, records: Iterable[Record], check: str) -> list[tuple[int, int]]:
-    """Sends records, and returns when Kafka has them.
+    """Sends records, and returns when Kafka has confirmed them.
 
     Args:
         kafka: The cluster.
@@ -45,7 +45,7 @@ def send_records(kafka: Cluster, topic: str, records: Iterable[Record], check: s
         Partition and offset of each record, in their order.
 
     Raises:
-        UserError: Kafka cannot be reached, refuses them, or does not take them in time.
+        UserError: Kafka cannot be reached, refuses the records, or does not confirm them in time.
     """
     Admin(kafka).require_topics(rights(writes=[topic]))
     producer = kafka.producer({"enable.idempotence": True})

@@ -24,7 +24,7 @@ from streaming.wire.record_decoders import InvalidRecordError
 
 # The most characters of a record's value that a line shows.
 _MAX_VALUE_LENGTH = 200
-# Of a number of 64 bits.
+# The most digits of a number of 64 bits.
 _MAX_DIGITS = 19
 
 
@@ -76,25 +76,25 @@ def decode(message: Message) -> dict[str, Any]:
 
 
 def of_service(message: Message) -> dict[str, Any]:
-    """Returns what only a dead letter of services has."""
+    """Returns the fields that only dead letters of services have."""
     headers = _headers(message)
     return {"number": _number(headers, "number"), "envelope": _text(headers.get("envelope"))}
 
 
 def _headers(message: Message) -> dict[str, bytes]:
-    with suppress(InvalidRecordError):  # another program has written it: it is shown without them
+    with suppress(InvalidRecordError):  # written by another program, and shown without headers
         return {name: value for name, value in decoded_headers(message) if value is not None}
     return {}
 
 
 def _number(headers: dict[str, bytes], name: str) -> int | None:
-    """Returns a header's number; None if it is none. Python refuses numbers of very many digits."""
+    """Returns a header's number; None if the header is not a number. Python refuses numbers of very many digits."""
     text = headers.get(name, b"")
     return int(text) if text.isdigit() and len(text) <= _MAX_DIGITS else None
 
 
 def _time(timestamp_ms: int | None) -> str | None:
-    """Returns an instant as text; None if there is none, or if it is after the year 9999."""
+    """Returns an instant as text; None without an instant, or for an instant after the year 9999."""
     if timestamp_ms is None:
         return None
     try:

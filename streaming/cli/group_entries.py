@@ -1,4 +1,4 @@
-"""Says what is wrong with entries for consumer groups: one that is gone, and topics that do not exist."""
+"""Finds faults of entries for consumer groups: entries that were removed, and topics that do not exist."""
 
 import socket
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ from streaming.kafka.clients import Cluster
 from streaming.wire.activator_rows import ActivatorRow
 from streaming.wire.topics import Topics, topic_name_problem
 
-# The missing topics that a view names.
+# The most missing topics that a view names.
 _MOST = 10
 
 
@@ -41,7 +41,7 @@ class MissingTopic:
 
     @property
     def problem(self) -> str:
-        """Returns the sentence about it, and what to do."""
+        """Returns the sentence about the topic, with advice."""
         return (
             f"topic {self.topic}, which `topics` of its entry in {self.file} names, does not exist, so nobody sees its "
             "messages. Create the topic, or mend the entry; a program may also create it with its first message"
@@ -49,26 +49,27 @@ class MissingTopic:
 
 
 def removed(view: Iterable[Mapping[str, Any]], told: Mapping[str, Sequence[Told]]) -> list[str]:
-    """Returns the queues that stand for consumer groups for which no entry is left, and that no observer reports.
+    """Returns the queues of consumer groups for which no entry is left, and that no observer reports.
 
-    An activator that runs has said so. One that has said nothing may have an entry with a pattern.
+    An activator has a row without an entry for each of them. An activator without a row may have an entry with a
+    pattern.
 
     Args:
         view: The monitors view.
-        told: Queue -> what the activators say about it.
+        told: Queue -> the rows of activators about the queue.
     """
     silent = [row["queue"] for row in view if (seen := observed(row)) is not None and seen.silent_since is not None]
     return [queue for queue in silent if is_without_entry(told.get(queue, ()))]
 
 
 def is_without_entry(told: Iterable[Told]) -> bool:
-    """Returns whether activators have said of a queue that they have no entry for it, and may have none now."""
+    """Returns whether activators have rows about a queue, and none of them has an entry for the queue."""
     answers = [answer for each in told if (answer := _has_entry(each)) is not None]
     return bool(answers) and not any(answers)
 
 
 def _has_entry(each: Told) -> bool | None:
-    """Returns whether an activator has an entry for a queue; None: it does not run, and its file is not known here."""
+    """Returns whether an activator has an entry for a queue; None if it does not run and its file is not known here."""
     if each.is_running is not False:
         return each.row.entry is not None
     config = _file_here(each)
@@ -76,20 +77,20 @@ def _has_entry(each: Told) -> bool | None:
 
 
 def _file_here(each: Told) -> Config | None:
-    """Returns the content of an activator's file as it is now, if that is on this machine; None if it is not."""
+    """Returns the present content of an activator's file; None if the file is not on this machine."""
     return activators.config_of(each.row.config_file) if each.row.host == socket.gethostname() else None
 
 
 def problems(
     kafka: Cluster, topics: Topics, view: Collection[Mapping[str, Any]], told: Mapping[str, Sequence[Told]]
 ) -> list[str]:
-    """Returns a line for each problem; none about topics at which this user may not look.
+    """Returns a line for each fault, but not about topics at which this user may not look.
 
     Args:
         kafka: The Kafka cluster.
         topics: The topics.
         view: The monitors view.
-        told: Queue -> what the activators say about it.
+        told: Queue -> the rows of activators about the queue.
     """
     lost = removed(view, told)
     lines = [f"{queue_names(lost)}: {without_entry(lost)}"] if lost else []
@@ -102,10 +103,10 @@ def problems(
 def of_groups(told: Mapping[str, Sequence[Told]]) -> list[ActivatorRow]:
     """Returns the rows of entries for consumer groups.
 
-    While its activator does not run, an entry is as the file says now, if that is on this machine; else as it was.
+    If the activator of a row does not run, its file replaces the topics, if the file is on this machine.
 
     Args:
-        told: Queue -> what the activators say about it.
+        told: Queue -> the rows of activators about the queue.
     """
     found = []
     for each in (each for rows in told.values() for each in rows if each.row.group is not None):

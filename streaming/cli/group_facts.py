@@ -1,4 +1,4 @@
-"""Looks at the consumer group that a queue stands for: whether it is there, and what it reads."""
+"""Looks at the consumer group that a queue stands for: its state, its members and its topics."""
 
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
@@ -22,12 +22,12 @@ class GroupFacts:
     """A consumer group.
 
     Attributes:
-        name: Its id.
-        state: Its state; None: there is no such group.
+        name: The group's id.
+        state: Its state; None if there is no such group.
         members: The number of its members.
-        topics: The topics that it reads -> their numbers of partitions; None: there is none that this user may see.
-        problem: Why nothing is known of it; empty if something is.
-        backlog: The number of messages that it has not committed, as `groups` counts them; None: not known.
+        topics: Topic that the group reads -> number of partitions; None if this user may not see the topic.
+        problem: The reason why nothing is known of the group; empty if something is known.
+        backlog: The number of messages that the group has not committed, as in `groups`; None if it is not known.
     """
 
     name: str
@@ -43,7 +43,7 @@ class GroupFacts:
         return self.state is not None
 
     def lines(self) -> list[str]:
-        """Returns what is known of the group itself, for people."""
+        """Returns the group's state, members and backlog, for people."""
         if self.problem:
             return [f"{self.name}: {self.problem}"]
         if self.state is None:
@@ -52,14 +52,14 @@ class GroupFacts:
         return [f"{self.name}: {self.state}, {plural(self.members, 'member')}{backlog}"]
 
     def topic_lines(self) -> list[str]:
-        """Returns the topics that it reads, for people."""
+        """Returns the topics that the group reads, for people."""
         return [
             f"{topic}: {'no topic that this user may see' if count is None else plural(count, 'partition')}"
             for topic, count in self.topics.items()
         ]
 
     def as_json(self) -> dict[str, Any]:
-        """Returns all that is known, as plain values."""
+        """Returns the fields as plain values, without the problem."""
         return {
             "name": self.name,
             "state": self.state,
@@ -70,12 +70,12 @@ class GroupFacts:
 
 
 def find(kafka: Cluster, name: str, named: list[str]) -> GroupFacts:
-    """Returns what Kafka knows of a group.
+    """Asks Kafka about a group.
 
     Args:
         kafka: The cluster.
         name: The group.
-        named: The topics that its entry names, which count while it has neither members nor committed offsets.
+        named: The topics of its entry. They count while the group has neither members nor committed offsets.
     """
     try:
         admin = Admin(kafka)
@@ -90,7 +90,7 @@ def find(kafka: Cluster, name: str, named: list[str]) -> GroupFacts:
 
 
 def may_have_work(kafka: Cluster, name: str) -> bool:
-    """Returns whether a group has members, or messages may wait in it; not if that is unknown, or it does not exist."""
+    """Returns whether a group has members or a backlog; False if this is unknown, or if the group does not exist."""
     with suppress(UserError), closing(GroupSurvey(kafka, name)) as survey:
         [found] = survey.ask(0.0, lambda *_: None)
         is_known = found.state is not GroupState.UNKNOWN
@@ -99,7 +99,7 @@ def may_have_work(kafka: Cluster, name: str) -> bool:
 
 
 def with_backlog(kafka: Cluster, facts: GroupFacts) -> GroupFacts:
-    """Returns a group with its backlog of now, which is known without a monitor and an observer too."""
+    """Returns a group with its present backlog. No monitor and no observer needs to run."""
     if not facts.is_there:
         return facts
     with suppress(UserError), closing(GroupSurvey(kafka, facts.name)) as survey:
@@ -110,7 +110,7 @@ def with_backlog(kafka: Cluster, facts: GroupFacts) -> GroupFacts:
 
 
 def _look(admin: Admin, name: str) -> tuple[str | None, int, set[str]]:
-    """Returns a group's state, its number of members, and the topics that they read or that it has committed."""
+    """Returns a group's state, its number of members, and the topics that members read or the group has committed."""
     client = admin.client_for_group(name)
     try:
         (future,) = client.describe_consumer_groups([name], request_timeout=ADMIN_TIMEOUT_S).values()

@@ -17,7 +17,7 @@ from streaming.kafka.phantom_probe import PhantomProbe
 from streaming.wire.own_groups import is_own_group
 
 _LOOK_INTERVAL_S = 0.5
-# The longest time for the tests of all backlogs.
+# The longest time for testing all backlogs.
 _PROBE_S = 5.0
 # The defaults of KEDA's scaler for Kafka: a reader for each 5 messages, but no more than partitions.
 KEDA_LAG_THRESHOLD = 5
@@ -35,12 +35,12 @@ class Finding:
         state: Its state.
         members: The number of its members.
         answer: The answer.
-        phantom: Whether its backlog is one without content; None if that was not tested.
+        phantom: Whether the offsets of its backlog have no content; None if this was not tested.
         lag_rule_readers: The number of readers that a lag rule would want.
-        kept_from: From when Kafka counts how long it keeps its offsets; None: it keeps them, or there are none.
-        kept_ms: How long it keeps them then; None: not known.
-        partitions: All partitions that it reads or has committed.
-        owners: The partitions that have an owner, with it.
+        kept_from: The instant from which Kafka counts how long it keeps the offsets; None if they do not expire.
+        kept_ms: How long Kafka keeps them from that instant; None if it is not known.
+        partitions: All partitions that the group reads or has committed.
+        owners: Partition -> the member that owns it.
     """
 
     name: str
@@ -62,10 +62,10 @@ class Finding:
 
 
 class GroupSurvey:
-    """Asks about the groups of a cluster, or about one of them.
+    """Asks about all groups of a cluster, or about one group.
 
     Attributes:
-        left_out: The number of groups of our own programs, about which nobody asks unless one is named.
+        left_out: The number of groups of our own programs. The survey leaves them out unless the user names one.
     """
 
     def __init__(self, cluster: Cluster, only: str | None) -> None:
@@ -89,7 +89,7 @@ class GroupSurvey:
         self._looks.close()
 
     def new_denials(self) -> str | None:
-        """Returns the sentence about what this user may not look at; None: nothing that was not said before."""
+        """Returns the sentence about rights that are missing; None if there is no further one since the last call."""
         return self._looks.new_denials()
 
     def ask(self, limit_s: float, progress: Callable[[int, float], None]) -> list[Finding]:
@@ -97,7 +97,7 @@ class GroupSurvey:
 
         Args:
             limit_s: How long to watch groups that a single look says too little about.
-            progress: Is told how many groups are watched, and for how many more seconds.
+            progress: Takes the number of groups that are watched, and the seconds that are left.
 
         Raises:
             UserError: There is no such group, or Kafka does not answer.
@@ -125,7 +125,7 @@ class GroupSurvey:
         }
 
     def look(self) -> bool:
-        """Looks at the groups whose answer may still change. Returns whether there are some. Raises as `ask` does."""
+        """Looks at the groups whose answers may still change. Returns whether there are any. Raises as `ask` does."""
         if self._open:
             self._look(self._open)
         self._open = {name: each for name, each in self._open.items() if not self._findings[name].answer.is_final}
@@ -147,12 +147,12 @@ class GroupSurvey:
         return {self._only: kinds[self._only]}
 
     def _look(self, questions: dict[str, Question]) -> None:
-        """Looks at groups, and writes down what is found."""
+        """Looks at groups, and stores the findings."""
         kinds, logs = self._kinds, self._logs
         pictures = self._looks.pictures({name: kinds[name] for name in questions})
         topics = {topic for picture in pictures.values() for topic in _topics(picture)}
         known = {topic for topic in topics if logs.partitions_of(topic) and logs.missing([topic]) is None}
-        # Beginnings and numbers of partitions hardly change while one question is asked.
+        # The beginnings and the number of partitions hardly change during one question.
         self._looks.see_ends(known, logs)
         self._looks.see_topics(topics - known, logs)
         self._looks.see_logs(topics - known, logs)
@@ -168,7 +168,7 @@ class GroupSurvey:
     def _test(
         self, questions: dict[str, Question], answers: dict[str, Answer], pictures: dict[str, GroupPicture], logs: Logs
     ) -> None:
-        """Tests the backlogs that may be phantoms: one partition of each group at a time, since one record suffices."""
+        """Tests backlogs that may be phantoms, one partition of each group at a time, because one record is enough."""
         end_s = time.monotonic() + _PROBE_S
         while (left_s := end_s - time.monotonic()) > 0:
             to_test = {name: answer.to_test for name, answer in answers.items() if answer.to_test}
@@ -206,7 +206,7 @@ def _finding(
 
 
 def lag_rule_readers(picture: GroupPicture, logs: Logs) -> int:
-    """Returns how many readers a rule would want that takes every offset for a message."""
+    """Returns the number of readers that a rule would want which counts every offset as a message."""
     ends = {
         place: log.end for topic in _topics(picture) for place in logs.partitions_of(topic) if (log := logs.get(place))
     }
@@ -215,7 +215,7 @@ def lag_rule_readers(picture: GroupPicture, logs: Logs) -> int:
 
 
 def _closed(finding: Finding, question: Question, limit_s: float) -> Finding:
-    """Returns the answer to a question for which the time is over."""
+    """Returns a finding with the final answer to a question whose time is over."""
     answer = finding.answer
     verdict = answer.verdict
     if answer.to_test:

@@ -79,7 +79,7 @@ def groups(
 
 
 def _essence(finding: "Finding") -> tuple[Any, ...]:
-    """Returns all whose change is told: not the numbers, which change all the time."""
+    """Returns the values whose change --watch prints. Numbers of messages change all the time."""
     verdict = finding.answer.verdict
     return finding.state, finding.members, verdict.one_more
 

@@ -12,7 +12,7 @@ from streaming.system import hints, stop_signals
 if TYPE_CHECKING:
     from streaming.daemons.query.application import QueryProgram
 
-# Takes the programs of commands that are not to run them.
+# Collects the programs of commands that must not run their program; None: a command runs its program.
 _taking: "ContextVar[list[QueryProgram] | None]" = ContextVar("taking", default=None)
 
 
@@ -30,7 +30,7 @@ def program_of(context: typer.Context, command: str, arguments: Sequence[str]) -
     """Returns the program that a command would run.
 
     Args:
-        context: The context of another command. The option --config before it, and the environment, hold for both.
+        context: The context of the command that asks. Both commands use its option --config and the environment.
         command: The command's name.
         arguments: Its arguments.
 

@@ -1,4 +1,4 @@
-"""Prints lines of text in which names of other programs are, such as those of queues, conversations and services."""
+"""Prints lines of text that contain names from records, such as names of queues, conversations and services."""
 
 import sys
 from collections.abc import Iterator
@@ -10,20 +10,20 @@ import typer
 from streaming.system.logs import printable
 from streaming.system.wrapped_text import fitted
 
-# Takes what a page of the dashboard says instead of the standard error; None: it goes there.
+# Collects the lines of a page of the dashboard; None: they go to the standard error.
 _noted: ContextVar[list[str] | None] = ContextVar("noted", default=None)
 
-# Takes them besides; None: nobody wants to know them.
+# Collects the lines that also go to the standard error; None: no block watches them.
 _watched: ContextVar[list[str] | None] = ContextVar("watched", default=None)
 
 
 def noted() -> AbstractContextManager[list[str]]:
-    """Yields the list of the lines that the block would print to the standard error; it prints none of them."""
+    """Yields the list of lines for the standard error. The block prints none of them."""
     return _collected(_noted)
 
 
 def watched() -> AbstractContextManager[list[str]]:
-    """Yields the list of the lines that the block prints to the standard error, as they come."""
+    """Yields the list of lines that the block prints to the standard error. The list grows with each line."""
     return _collected(_watched)
 
 

@@ -43,7 +43,7 @@ from streaming.system import hints, logs, stop_signals
 from streaming.system.options import option
 from streaming.system.wrapped_text import fitted
 
-# Python's reason for a text with bytes that it could not decode. Texts of records have none.
+# Python's reason for an argument with bytes that are not UTF-8. Texts of records have no such bytes.
 _NOT_DECODED = "surrogates not allowed"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
@@ -215,7 +215,7 @@ def demo_observe() -> None:
 
 
 def _say_whole_sentences(group: typer.Typer) -> None:
-    """Gives each command its first sentence for lists of commands, where Click would cut what it takes itself."""
+    """Gives each command its first sentence for lists of commands. By default, Click cuts the sentence."""
     for command in group.registered_commands:
         command.short_help = _first_sentence(command.callback.__doc__ if command.callback is not None else None)
     for member in group.registered_groups:
@@ -237,7 +237,7 @@ _say_whole_sentences(app)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs a command line, by default this process's. An error of the user becomes one message and exit code 2."""
+    """Runs a command line, by default that of this process. A user's error becomes one message and exit code 2."""
     logs.warn_on_screens()
     try:
         exit_code = app(arguments, standalone_mode=False)
@@ -271,16 +271,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _drop_output() -> None:
-    """Discards what is still to be written to standard output: Python would fail again at its end."""
+    """Discards the rest of the standard output, because Python would fail again when it exits."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _name_the_command(error: Any) -> None:
-    """Names, of an option that a command of a family does not have, the command that has it, instead of similar ones.
+    """Completes the error about an unknown option: names the commands of the same family that have the option.
 
     Args:
-        error: The error; Typer has no public type for that of an unknown option.
+        error: The error. Typer has no public type for errors about unknown options.
     """
     context = getattr(error, "ctx", None)
     if not hasattr(error, "possibilities") or context is None or context.parent is None:
@@ -307,7 +307,7 @@ def _name_the_source(error: TyperException) -> None:
     context, parameter = error.ctx, error.param
     if context is None or parameter is None or parameter.name is None:
         return
-    # Typer has the choices of an option that takes any case in small letters.
+    # If an option takes any case, Typer lists its choices in small letters.
     for each in parameter.type_descriptor.choices or ():
         error.message = error.message.replace(repr(each.value.casefold()), repr(each.value))
     source = context.get_parameter_source(parameter.name)

@@ -28,10 +28,10 @@ from streaming.system.screens import Sentence
 from streaming.wire.service_maintenance import ConnectionRow, ProgramRow, TaskRow, decode_program
 from streaming.wire.topics import Topics
 
-# A program that has missed so many of its rows does not run any more, or hangs.
+# A program that has not written this number of rows in a row hangs, or does not run.
 _MISSED = 3
 _DAY_MS = 86_400_000
-# Of these only one runs, so whichever writes last has replaced the others.
+# Only one monitor and one router runs at a time, so the program that wrote last has replaced the others.
 _SOLE = ("monitor", "router")
 
 _log = logging.getLogger(__name__)
@@ -96,18 +96,18 @@ def connections(as_json: Json = False, *, place: Place) -> None:
 
 
 class _Programs:
-    """The programs that have a row in service-maintenance, without those that a later one has replaced."""
+    """The programs with a row in service-maintenance, except programs that a later program has replaced."""
 
     def __init__(self) -> None:
         self._latest: LatestRows[ProgramRow] = LatestRows(
             "record of periodic tasks", _decode, lambda line: _log.warning("%s", line)
         )
-        # Kind of program -> the program that has written last, and the time at which the last one was started.
+        # Kind of program -> the program that wrote last; kind of program -> start of the program that was started last.
         self._last: dict[str, str] = {}
         self._started: dict[str, str] = {}
 
     def take(self, message: Message) -> ProgramRow | None:
-        """Takes a record; returns the row in it."""
+        """Takes a record, and returns its row."""
         key = self._latest.take(message)
         if key is None:
             return None
@@ -125,7 +125,7 @@ class _Programs:
         return [row for key, row in sorted(self._latest.rows.items()) if not self._is_replaced(key, row)]
 
     def _is_replaced(self, key: str, row: ProgramRow) -> bool:
-        """Returns whether a program that was killed, or hangs, has a successor, which may have been stopped since."""
+        """Returns whether a program was killed or hangs, and another one was started after it."""
         kind = key.partition("/")[0]
         has_successor = (kind in _SOLE and self._last[kind] != key) or self._started.get(kind, "") > row.update_time
         return has_successor and is_gone(row)
@@ -137,7 +137,7 @@ def _decode(message: Message) -> tuple[str, ProgramRow | None]:
 
 
 def read(kafka: Cluster, topics: Topics) -> list[ProgramRow]:
-    """Returns the rows of the programs in the order of their names, also of those that have left one.
+    """Returns the rows of the programs in the order of their names, including programs that do not run.
 
     Raises:
         UserError: Kafka cannot be reached or denies access, or the topic is missing.
@@ -168,16 +168,16 @@ def _print_tasks(programs: list[ProgramRow], how_to_start: Callable[[str], str])
 
 
 def is_gone(row: ProgramRow, since_ms: int | None = None) -> bool:
-    """Returns whether a program has not written its row for so long, or for some of its intervals.
+    """Returns whether a program has not written its row for a time, by default _MISSED of its intervals.
 
-    One that is stopped removes its row; one that was killed leaves it.
+    A program that stops in order removes its row. A program that is killed does not.
     """
     ago_ms = _MISSED * row.interval_ms if since_ms is None else since_ms
     return row.update_time < iso_time(wall_clock.now_ms() - ago_ms)
 
 
 def gone(programs: list[ProgramRow], how_to_start: Callable[[str], str]) -> list[str]:
-    """Returns a line for each program that has left a row; for a day, as Kafka keeps the row for ever."""
+    """Returns a line for each program that has left a row within the last day. Kafka keeps the row forever."""
     alive = {row.program for row in programs if not is_gone(row)}
     return [
         with_advice(
@@ -241,7 +241,7 @@ def _connection_view(row: ProgramRow, connection: ConnectionRow) -> dict[str, st
 
 
 def problem(connection: ConnectionRow) -> str:
-    """Returns what is wrong with a connection; empty if nothing is."""
+    """Returns the last error of a connection; empty if there is none."""
     until = f"suppressed until {instant_utc(connection.suppressed_until)}: " if connection.suppressed_until else ""
     return f"{connection.address}: {until}{connection.last_error}" if connection.last_error else ""
 
@@ -252,7 +252,7 @@ def _print_lines(rows: Iterable[dict[str, Any]]) -> None:
 
 
 def _print_table(rows: list[dict[str, str]], problems: list[str], empty: str, legend: Iterable[str] = ()) -> None:
-    """Prints rows that begin with a program and when it was seen, what they mean, and what is wrong."""
+    """Prints a table of programs, then the problems and the legend."""
     lines = [Sentence(problem, "red") for problem in dict.fromkeys(problems) if problem]
     meanings = [Sentence(meaning, "dim") for meaning in legend]
     if not rows:

@@ -1,18 +1,18 @@
-"""Says which of the known names a user may have meant by one that is not known."""
+"""Suggests the known names that a user may have meant by an unknown name."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-# The most names that are named.
+# The most names in a question.
 _MOST = 3
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Returns the question, after a blank, if names that are known begin with a name, or one is similar; else nothing.
+    """Returns a question with known names that begin with a name or are similar; empty if there are none.
 
     Args:
-        name: The name that is not known.
-        known: Those that are.
+        name: The unknown name.
+        known: The known names.
     """
     names = sorted(known)
     near = [each for each in names if name and each.casefold().startswith(name.casefold())]

@@ -31,7 +31,7 @@ def monitor(
 
 
 def short_leases(core: CoreSettings) -> list[str]:
-    """Returns a warning for each lease that ends before its next report comes, if the reporter is one of ours."""
+    """Returns a warning for each lease that ends before the next report of our own clients and hosts."""
     from producers.session_reports import SESSION_ALIVE_INTERVAL_S
     from streaming.core.activation.task_handlers import REPORT_INTERVAL_MS
 

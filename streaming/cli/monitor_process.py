@@ -18,12 +18,12 @@ def monitor_process(
     *options: str,
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[ChildProcess]:
-    """Starts a monitor, which is ready when the block begins, and stops it at the end of the block.
+    """Starts a monitor, runs the block when the monitor is ready, and stops the monitor at the end of the block.
 
     Args:
         bootstrap_servers: Kafka's bootstrap servers.
         folder: The folder for the monitor's checkpoint, `checkpoint`, and its log, `monitor.log`.
-        ready_timeout_s: The longest time until it is ready.
+        ready_timeout_s: The longest time until the monitor is ready.
         options: Further options of the command.
         environment: Further environment variables.
 

@@ -1,4 +1,4 @@
-"""Says what rows of the monitors view say of their queues, in the words that all commands have."""
+"""The words of all commands about rows of the monitors view."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from streaming.core.times import iso_time
 from streaming.system import hints
 from streaming.system.ages import instant_and_age
 
-# Queues of which one thing is true that are named.
+# The most queues that a sentence names.
 EXAMPLES = 3
 UNCERTAIN = (
     "reports were deleted by Kafka before the monitor has read them, so this count is uncertain until a reader finds "
@@ -20,13 +20,13 @@ UNCERTAIN = (
 def observed(
     row: Mapping[str, Any], present: Present = NOBODY_MISSING, blind: str = "", members_now: int | None = None
 ) -> Observed | None:
-    """Returns what an observer says of the readers of a row of the monitors view; None if they report.
+    """Returns the observer's facts in a row of the monitors view; None if the queue's readers report.
 
     Args:
         row: The row.
-        present: Who is there.
+        present: The programs that run.
         blind: The sentence about why no observer can see the group's messages.
-        members_now: The number of the group's members that is shown as that of now; None if it is not known.
+        members_now: The present number of the group's members; None if it is not known.
     """
     if (members := row.get("members")) is None:
         return None
@@ -44,7 +44,7 @@ def needs_host(row: Mapping[str, Any]) -> bool:
 
 
 def queue_names(queues: Sequence[str]) -> str:
-    """Returns the names of queues for a sentence; of many, their number and the first ones."""
+    """Returns the names of queues for a sentence. If there are many, returns their number and the first names."""
     if len(queues) == 1:
         return f"queue {queues[0]}"
     named, more = ", ".join(queues[:EXAMPLES]), len(queues) - EXAMPLES
@@ -52,7 +52,7 @@ def queue_names(queues: Sequence[str]) -> str:
 
 
 def without_entry(queues: Sequence[str]) -> str:
-    """Returns the sentence about queues that stand for consumer groups which no entry names any more."""
+    """Returns the sentence about queues of consumer groups that no entry names any more."""
     their_groups, them = ("its consumer group", "it") if len(queues) == 1 else ("their consumer groups", "them")
     return (
         f"no entry of the activator's file names {their_groups}, so nobody watches {them}, and no reader is requested: "
@@ -61,7 +61,7 @@ def without_entry(queues: Sequence[str]) -> str:
 
 
 def nobody_watches(queue: str) -> str:
-    """Returns the sentences about one such queue, for the place where it is shown."""
+    """Returns the sentences of `without_entry` for `queue show`."""
     advice = or_drop([queue])
     return (
         "No entry of the activator's file names this group, so nobody watches it, and no reader is requested. "
@@ -70,22 +70,22 @@ def nobody_watches(queue: str) -> str:
 
 
 def or_drop(queues: Sequence[str]) -> str:
-    """Returns what to do about queues that stand for consumer groups which nobody watches."""
+    """Returns the advice about queues of consumer groups that no observer watches."""
     one = queues[0] if len(queues) == 1 else "QUEUE"
     return f"add one, or drop what is not needed any more: `{hints.command('queue', 'drop', one)}`"
 
 
 def state_name(row: dict[str, Any]) -> str:
-    """Returns the state of a row of the monitors view; for a queue without a monitor, the reason why it has none."""
+    """Returns the state in a row of the monitors view; for a queue without a monitor, the reason for that."""
     return str(row["state"] or ("no monitor" if row["is_receive_enabled"] else "queue OFF"))
 
 
 def unread_messages(row: dict[str, Any]) -> str:
-    """Returns the count of `unread_count` with its noun."""
+    """Returns the count of unread messages with the noun."""
     return f"{unread_count(row)} unread message{'s' if row['unread_messages'] != 1 else ''}"
 
 
 def unread_count(row: dict[str, Any]) -> str:
-    """Returns the count of unread messages of a row of the monitors view; with a question mark if it is uncertain."""
-    # Below zero while the report of a RECEIVE has come before that of the arrival.
+    """Returns the count of unread messages of a row, with a question mark if the count is uncertain."""
+    # The count is below zero if the report of a RECEIVE has come before the report of the arrival.
     return f"{max(0, row['unread_messages']):,}{'?' if row.get('is_count_uncertain') else ''}"

@@ -1,4 +1,4 @@
-"""The output of `queues`: a table of the queue monitors, the meanings of its words, and what is wrong."""
+"""The output of `queues`: a table of the queue monitors, the meanings of its words, and the faults."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -34,7 +34,7 @@ STATES = {
     "queue OFF": "no notification is written, and no task is started",
     "no monitor": "no notification can be written, and no task can be started",
 }
-# The same where no monitor runs.
+# Their meanings if no monitor runs.
 _PAST = {
     "INACTIVE": "there was nothing to receive",
     "NOTIFIED": "a reader was requested, and had not come yet",
@@ -48,8 +48,8 @@ def view(rows: list[dict[str, Any]], troubles: Iterable[str] = (), present: Pres
 
     Args:
         rows: The rows.
-        troubles: What keeps activators from starting readers.
-        present: Who is there.
+        troubles: The sentences about faults of activators.
+        present: The programs that run.
     """
     states = dict.fromkeys(map(state_name, rows))
     return Group(
@@ -69,13 +69,13 @@ def meaning(state: str, *, is_now: bool) -> str:
 
     Args:
         state: Its name.
-        is_now: Whether it is that of now. Otherwise it is as somebody who is away has left it.
+        is_now: Whether the state is that of now. Otherwise the program that wrote it does not run.
     """
     return (STATES if is_now else STATES | _PAST).get(state, "")
 
 
 def _meaning(state: str, rows: list[dict[str, Any]], present: Present) -> str:
-    """Returns the meaning of a state for the rows that have it: nobody knows what has come for some of them since."""
+    """Returns the meaning of a state for the rows with that state, of which some may be old."""
     are_late = {is_late(row, present) for row in rows if state_name(row) == state}
     now, past = (meaning(state, is_now=present.monitor and is_now) for is_now in (True, False))
     if are_late == {True, False} and now != past:
@@ -84,13 +84,13 @@ def _meaning(state: str, rows: list[dict[str, Any]], present: Present) -> str:
 
 
 def is_late(row: Mapping[str, Any], present: Present) -> bool:
-    """Returns whether a row is of a consumer group of which an observer should have said something since."""
+    """Returns whether an observer should have reported the consumer group of a row since."""
     seen = observed(row, present)
     return seen is not None and seen.is_late(row["unread_messages"])
 
 
 def _one_more(present: Present) -> str:
-    """Returns the meaning of a column about queues whose readers report nothing."""
+    """Returns the meaning of the column `one more`."""
     what = "one more: of a queue whose readers report nothing, whether one more"
     if not present.monitor or present.observer is False:
         return f"{what} would have had work, as an observer last saw their consumer group"
@@ -98,7 +98,7 @@ def _one_more(present: Present) -> str:
 
 
 def _unheard(rows: list[dict[str, Any]], present: Present) -> Iterator[str]:
-    """Yields a line about the queues whose observer should have reported. That none runs is said before the table."""
+    """Yields a line about queues that an observer should have reported. `look` has said if no observer runs."""
     missing = [
         row["queue"]
         for row in rows
@@ -125,7 +125,7 @@ def table(rows: list[dict[str, Any]], present: Present = NOBODY_MISSING) -> Reco
         "unread\nmessages",
         "readers\nwaiting" if present.monitor else "readers\nwaited",
         *(["group's\nmembers", "one\nmore"] if has_groups else []),
-        # What no host has taken counts too.
+        # The count includes tasks that no host has taken.
         *([f"tasks\n{_tasks_are(present)}"] if has_tasks else []),
         "times\nactivated",
     )
@@ -152,9 +152,9 @@ def table(rows: list[dict[str, Any]], present: Present = NOBODY_MISSING) -> Reco
 
 
 def _narrow_table(rows: list[dict[str, Any]], present: Present) -> RecordTable:
-    """Returns the table with the readers in one column, whatever their kind, and the times below each row.
+    """Returns the table with all readers in one column, and the times below each row.
 
-    What is still too wide, because of a long name, has all below the name.
+    If a long name makes this table too wide, all values are below the names.
     """
     columns_of_rows = [
         *map(Column, ("queue", "state")),
@@ -178,7 +178,7 @@ def _state_cell(row: dict[str, Any]) -> Text:
 
 
 def _readers_cell(row: dict[str, Any], present: Present) -> Text:
-    """Returns the numbers of readers that wait, of a group's members, and of tasks, as far as there are such."""
+    """Returns the numbers of waiting readers, of members of a consumer group, and of tasks."""
     seen = observed(row, present)
     parts = []
     if seen is None or row["tasks_waiting"]:
@@ -194,7 +194,7 @@ def _readers_cell(row: dict[str, Any], present: Present) -> Text:
 
 
 def _times(row: dict[str, Any], present: Present) -> str:
-    """Returns how often and when a queue was activated, and when the monitor checks it next, as far as they say it."""
+    """Returns the number and the last time of activations, and the time of the next check."""
     times, at = row["activation_sequence"], row["last_activated_time"]
     parts = [f"activated {plural(times, 'time')}{f', last at {instant_utc(at)}' if at else ''}"] if times else []
     if (check := _next_check(row, present)) != "-":
@@ -203,14 +203,14 @@ def _times(row: dict[str, Any], present: Present) -> str:
 
 
 def _tasks_are(present: Present) -> str:
-    """Returns what is said of the tasks that a monitor counts as running."""
+    """Returns the word for tasks that a monitor counts as running."""
     if present.is_without_host:
         return "requested"
     return "running" if present.monitor else "ran"
 
 
 def _next_check(row: Mapping[str, Any], present: Present) -> str:
-    """Returns when the monitor checks a queue next. Without a monitor nobody does."""
+    """Returns the time at which the monitor checks a queue next; `-` without a monitor."""
     at = row["next_check_time"] if present.monitor else None
     return "due" if ages.has_passed(at) else instant(at)
 

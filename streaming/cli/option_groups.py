@@ -13,7 +13,7 @@ import typer
 
 
 def expand(app: typer.Typer) -> None:
-    """Gives each command of an app, and of the families of commands in it, the options of its groups."""
+    """Replaces the groups of each command of an app by their options, also in families of commands."""
     for command in app.registered_commands:
         if command.callback is not None:
             command.callback = expanded(command.callback)
@@ -25,7 +25,7 @@ def expand(app: typer.Typer) -> None:
 
 
 def expanded(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns a command that takes each option by itself, and passes on the groups."""
+    """Returns a command that takes single options, and passes them on as groups."""
     signature = inspect.signature(command, eval_str=True)
     groups: dict[str, Any] = {
         each.name: each.annotation for each in signature.parameters.values() if is_dataclass(each.annotation)

@@ -22,12 +22,12 @@ from streaming.wire.topics import Topics
 
 
 def place(name: str, help_text: str, **more: Any) -> Any:
-    """Returns an option that says where Kafka is. Command lines in sentences for users have it too."""
+    """Returns an option that says where Kafka is. Command lines in sentences repeat such options."""
     return option(name, help_text, callback=_note, **more)
 
 
 def _note(context: typer.Context, parameter: typer.CallbackParam, value: Any) -> Any:
-    """Notes the value of an option for the hints; without --config, which they have too, and without a default."""
+    """Notes the value of an option for hints, except a default and a value from the file of --config."""
     source = context.get_parameter_source(str(parameter.name))
     is_own = source is not None and source.name in ("COMMANDLINE", "ENVIRONMENT")
     overrides = source is not None and source.name == "COMMANDLINE" and str(parameter.envvar) in os.environ
@@ -38,7 +38,7 @@ def _note(context: typer.Context, parameter: typer.CallbackParam, value: Any) ->
 
 
 def part_of_definition(name: str, help_text: str, **more: Any) -> Any:
-    """Returns an option about one definition. It has no environment variable, which would apply to every one."""
+    """Returns an option of a definition. It has no environment variable, which would apply to all definitions."""
     return typer.Option(name, help=help_text, **more)
 
 
@@ -50,7 +50,7 @@ class OnOff(StrEnum):
 
 
 def choice(of: type[StrEnum]) -> dict[str, Any]:
-    """Returns the arguments of an option with such values: it takes them in any case, and the help has them as is."""
+    """Returns arguments for an option with these values. The option takes them in upper and lower case."""
     return {"case_sensitive": False, "metavar": f"<{'|'.join(of)}>"}
 
 

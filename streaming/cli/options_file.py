@@ -1,4 +1,4 @@
-"""The file of `queue-activation --config FILE COMMAND`: options that are not given on the command line.
+"""Reads the file of `queue-activation --config FILE COMMAND`, which has options for commands.
 
 A key at the top sets the option of that name for every command that has it; a table is for one command:
 
@@ -24,9 +24,9 @@ from streaming.system import toml_file
 
 # Click's command class, which Typer has in a private module. It has `params`; a group also has `commands`.
 _Command: TypeAlias = Any
-# From the name of a command's option, without the dashes, to its parameter.
+# Name of a command's option, without the dashes -> its parameter.
 _Options: TypeAlias = dict[str, Any]
-# The types of values for the types of options; all others take a text. Click converts a text for each of them.
+# Type of an option -> the types of its values. Options of other types take a text. Click converts any text.
 _TYPES: dict[type, tuple[tuple[type, ...], str]] = {
     int: ((int, str), "a whole number"),
     float: ((int, float, str), "a number"),
@@ -95,7 +95,7 @@ def _checked(option: Any, value: Any, where: str) -> Any:
 
 
 def _of_type(value: Any, types: tuple[type, ...], problem: str) -> Any:
-    # True is also an int to Python.
+    # In Python, True is also an int.
     if isinstance(value, types) and (bool in types or not isinstance(value, bool)):
         return value
     raise UserError(problem)

@@ -1,4 +1,4 @@
-"""Says whether the programs run on which the views depend, and how old the views are.
+"""Says whether the programs behind a view run, and how old the view is.
 
 Monitor and router leave a sign of life after each batch that they have committed.
 """
@@ -36,7 +36,7 @@ _NO_SIGN = {
 }
 # The router commits a batch at least this often.
 _ROUTERS_PAUSE_MS = 10_000
-# A program is late after this many signs of life that have not come, and does not run after this many records.
+# A program is late after this many missed signs of life, and does not run after this many missed records.
 _SIGNS_MISSED = _RECORDS_MISSED = 3
 # The beginning of the keys of hosts in service-maintenance.
 _HOSTS = b"host/"
@@ -47,13 +47,13 @@ def warn_of_absence(
 ) -> bool | None:
     """Says on the standard error that a program does not run, or that this is not known.
 
-    Returns whether it runs; None if that is not known.
+    Returns whether the program runs; None if this is not known.
 
     Args:
         kafka: The cluster.
         topics: The topics.
         program: The program.
-        consequence: What is said after it.
+        consequence: The sentence to add, after a blank.
         file: The activator's file, if it is known.
     """
     is_there: bool | None = None
@@ -74,15 +74,15 @@ def look(
     *,
     has_tasks: bool = False,
 ) -> Present:
-    """Returns who is there of those whom rows of the monitors view need; says on the standard error who is missing.
+    """Returns the programs that run, of those that rows need. Says on the standard error which ones are missing.
 
     Args:
         kafka: The cluster.
         topics: The topics.
         rows: The rows.
-        monitor: What `introduce` has found.
+        monitor: The result of `introduce`.
         file: The activator's file, if it is known.
-        has_tasks: Whether the view shows tasks, and so also which of several hosts are stopping.
+        has_tasks: Whether the view shows tasks, so that hosts that are stopping matter.
     """
     needed = {"host": any(map(monitor_rows.needs_host, rows)), "observer": any(map(monitor_rows.observed, rows))}
     host, observer = (
@@ -96,7 +96,7 @@ def look(
 
 
 def stopping_hosts(kafka: Cluster, topics: Topics) -> frozenset[str]:
-    """Returns the names of the hosts that are stopping, as far as they may write a record of their own.
+    """Returns the names of the hosts whose records say that they are stopping.
 
     If this user may not read the records, says so.
     """
@@ -134,16 +134,16 @@ def introduce(
     file: str | None = None,
     times: Iterable[str] = (),
 ) -> Present:
-    """Says how old a view is, before it: as a line of it, and first, on the standard error, if it may be too old.
+    """Says how old the view is that follows. Before, says on the standard error if the view may be too old.
 
-    Returns whether the program keeps it up to date.
+    Returns whether the program keeps the view up to date.
 
     Args:
         kafka: The cluster.
         topics: The topics.
         program: The program that writes the view: `monitor` or `router`.
         as_json: Whether the view is for programs. Its rows have times of their own.
-        without: What follows if no such program runs; None: what the last one has written, if there was one.
+        without: The sentence to add if no such program runs, after a blank; None: the usual sentence.
         file: The activator's file, if it is known.
         times: The times of the view's rows. Signs of life come less often than rows.
     """
@@ -172,7 +172,7 @@ def introduce(
 
 
 def _problem_of(program: str, sign: SignOfLife | None, denied: UserError | None, late: str | None, begins: str) -> str:
-    """Returns what there is to say of a program's last batch besides its age; empty if there is nothing."""
+    """Returns the sentence about a last batch that is late or not known; empty if there is nothing to say."""
     if denied is not None:
         return f"{_last_batch(program)} is unknown: {denied}"
     if late is not None:
@@ -183,7 +183,7 @@ def _problem_of(program: str, sign: SignOfLife | None, denied: UserError | None,
 def _sign_or_denial(
     kafka: Cluster, topics: Topics, program: str
 ) -> tuple[SignOfLife | None, AccessDeniedError | TooOldError | None]:
-    """Returns the last sign of life of a program; if this user may not look at it, or Kafka cannot tell it, why."""
+    """Returns the last sign of life of a program, or the reason why it cannot be read."""
     try:
         return last_sign(kafka, topics, program), None
     except (AccessDeniedError, TooOldError) as error:
@@ -191,27 +191,27 @@ def _sign_or_denial(
 
 
 def say_if_starting(kafka: Cluster, topics: Topics) -> None:
-    """Says on the standard error that a `run` is about to start its programs, for a view that no single one writes."""
+    """Says on the standard error that a `run` is about to start. For views that several programs write."""
     run = runs.last(kafka.bootstrap_servers, topics.prefix)
     if run is not None and run.is_starting:
         say(f"{run.doing()}.", err=True)
 
 
 def say_age(kafka: Cluster, topics: Topics, program: str) -> None:
-    """Says how old the view is that a program writes, or that this is not known; nothing if it left no sign of life."""
+    """Says how old the view of a program is, if the program has left a sign of life."""
     with told_if_denied(_last_batch(program)):
         if (sign := last_sign(kafka, topics, program)) is not None:
             say(as_of(sign.committed_ms, wall_clock.now_ms()))
 
 
 def last_sign(kafka: Cluster, topics: Topics, program: str) -> SignOfLife | None:
-    """Returns the last sign of life of a monitor or a router; None: there is none, or Kafka keeps it no longer.
+    """Returns the last sign of life of a monitor or a router; None if Kafka has none.
 
-    Both leave it after they have committed a batch, so a program whose work hangs leaves none.
+    The program leaves a sign after each batch that it commits. So a program that hangs leaves none.
 
     Raises:
         AccessDeniedError: This user may not look at the program's topic or group.
-        TooOldError: Kafka does not tell when a router left one.
+        TooOldError: Kafka is too old to tell when a router left a sign.
         UserError: Kafka cannot be reached, or refuses.
     """
     admin = Admin(kafka)
@@ -226,7 +226,7 @@ def last_sign(kafka: Cluster, topics: Topics, program: str) -> SignOfLife | None
 
 
 def late_after_ms(sign: SignOfLife) -> int:
-    """Returns the age from which on a sign of life is too old."""
+    """Returns the age from which a sign of life is too old."""
     return _SIGNS_MISSED * sign.next_within_ms
 
 
@@ -256,7 +256,7 @@ def _last_batch(program: str) -> str:
 
 @contextmanager
 def told_if_denied(what: str) -> Iterator[None]:
-    """Says on the standard error that something is not known, if the block is not allowed to look."""
+    """Says on the standard error that a fact is unknown, if the block may not look."""
     try:
         yield
     except (AccessDeniedError, TooOldError) as error:

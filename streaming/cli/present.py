@@ -1,19 +1,19 @@
-"""Says which programs run on which a view depends, so that no view speaks of one that is not there."""
+"""The programs that run, of those on which a view depends."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Present:
-    """The programs that run. None: it is not known, or the view needs none.
+    """The programs that run. None: the view does not need such a program, or it is not known whether one runs.
 
     Attributes:
-        monitor: Whether a monitor keeps the view up to date. Otherwise the view is as the last one has left it.
+        monitor: Whether a monitor keeps the view up to date. Otherwise the last monitor wrote the view.
         host: Whether a host runs.
         observer: Whether an observer runs.
-        gone: Why no monitor keeps it up to date, as a sentence without its period.
-        as_of_ms: When a monitor last left a sign of life; None: not known.
-        stopping: The names of the hosts that are stopping: they take no further task, and end those that they have.
+        gone: The reason why no monitor keeps the view up to date, as a sentence without its period.
+        as_of_ms: The instant to which the view is up to date; None if it is not known.
+        stopping: The names of the hosts that are stopping. They only end their tasks.
         unwatched: The queues that stand for consumer groups which no entry of an activator's file names any more.
     """
 
@@ -27,7 +27,7 @@ class Present:
 
     @property
     def is_without_host(self) -> bool:
-        """Returns whether no host runs, not even one that is stopping."""
+        """Returns whether no host runs, not even a host that is stopping."""
         return self.host is False and not self.stopping
 
 

@@ -284,7 +284,7 @@ def show(queue: QueueName, as_json: Json = False, *, place: Place) -> None:
 def _commands(
     queue: str, kind: str, fields: dict[str, Any], notifications: list[str], dropped: list[str]
 ) -> list[CommandRecord]:
-    """Returns the records to send, checked as the monitor checks them. ALTER_QUEUE is left out if it has no fields.
+    """Returns the records to send, checked as by the monitor. Leaves out ALTER_QUEUE if it has no fields.
 
     Raises:
         UserError: The monitor would refuse one of the records.
@@ -305,13 +305,13 @@ def _commands(
 
 
 def _send(kafka: Cluster, topics: Topics, commands: list[CommandRecord]) -> None:
-    """Sends commands, and returns when Kafka has them; raises UserError."""
+    """Sends commands, and returns when Kafka has confirmed them; raises UserError."""
     records = [(command.queue, msgspec.json.encode(command)) for command in commands]
     send_commands(kafka, topics.commands, records, hints.command("queue", "show", commands[0].queue))
 
 
 def _require(kafka: Cluster, topics: Topics, queue: str) -> None:
-    """Checks that the queue exists."""
+    """Raises UserError if the queue does not exist."""
     from streaming.cli import queue_facts
 
     if not queue_facts.is_known(kafka, topics, queue):
@@ -319,7 +319,7 @@ def _require(kafka: Cluster, topics: Topics, queue: str) -> None:
 
 
 def _require_activation(queue: str, definition: "QueueDefinition | None") -> None:
-    """Checks that the queue has internal activation. To name a part of it would switch it on, without a procedure."""
+    """Raises UserError if the queue has no internal activation, which a part of it would switch on."""
     if definition is None or definition.activation is None:
         raise UserError(
             f"Queue {queue!r} has no internal activation. --max-queue-readers and --execute-as would switch it on, "
@@ -328,7 +328,7 @@ def _require_activation(queue: str, definition: "QueueDefinition | None") -> Non
 
 
 def _when(kafka: Cluster, topics: Topics) -> str:
-    """Returns a remark for the case that no monitor is running, otherwise nothing."""
+    """Returns a remark if no monitor is running; otherwise an empty text."""
     try:
         is_taken = is_running(kafka, topics, "monitor")
     except UserError:  # this user may not be allowed to see the group; the command was sent all the same

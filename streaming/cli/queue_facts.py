@@ -32,9 +32,9 @@ from streaming.wire.notifications import Activation
 from streaming.wire.record_decoders import InvalidRecordError
 from streaming.wire.topics import Topics, topic_name_problem
 
-# A wait or a transaction is reported once, when it begins. Those that began earlier than this are not found.
+# A reader reports a wait or a transaction once, when it begins. Earlier ones than this are not found.
 _SESSIONS_MS = 600_000
-# The search for notifications begins this long before the last activation, if the time of that one is known.
+# The search for notifications begins this long before the last activation, if its time is known.
 _ACTIVATIONS_MS = 3_600_000
 _LAST_ACTIVATIONS = 5
 
@@ -45,19 +45,19 @@ class QueueFacts:
 
     Attributes:
         name: The queue's name.
-        partitions: The number of partitions of its topic; None: it has no topic, or this user may not see it.
-        definition: Its definition by commands; None: no command names the queue.
-        row: Its row of the monitors view; None: the monitor does not know the queue.
+        partitions: The number of partitions of its topic; None without a topic that this user may see.
+        definition: Its definition by commands; None if no command names the queue.
+        row: Its row of the monitors view; None if the monitor does not know the queue.
         tasks: Its rows of queue-activated-tasks.
         sessions: Sessions that wait or have an open transaction, by the reports of the last ten minutes.
         activations: The last notifications, oldest first.
-        activators: What the activators say about it.
-        no_activator: If none has said anything: why, as far as it is known.
-        off_by: What has set the queue OFF, as a sentence; empty: it is ON, or that is not known.
-        is_nobody: None has said anything, and none runs.
-        missing_topics: If no topic of the consumer group exists: the sentences about those that its entry names.
-        group: The consumer group that it stands for; None: it is a queue whose readers report.
-        present: Who is there of those that it needs.
+        activators: The rows of activators about the queue.
+        no_activator: The reason why no activator has a row about the queue, as far as it is known.
+        is_nobody: Whether no activator has a row about the queue, and no activator runs.
+        off_by: The sentence about the cause that set the queue OFF; empty if it is ON, or the cause is not known.
+        missing_topics: The sentences about the topics of its entry, if no topic of the consumer group exists.
+        group: The consumer group that the queue stands for; None if its readers report.
+        present: The programs that run, of those that the queue needs.
     """
 
     name: str
@@ -82,12 +82,12 @@ class QueueFacts:
 
     @property
     def members_now(self) -> int | None:
-        """Returns the number of members of the consumer group that it stands for; None: it is none, or not known."""
+        """Returns the number of members of its consumer group; None without a group, or if the number is not known."""
         return None if self.group is None or self.group.problem else self.group.members
 
     @property
     def reader(self) -> str:
-        """Returns what has become of the reader that was requested last; empty: it may still come."""
+        """Returns the fate of the reader that was requested last; empty if the reader may still come."""
         if self.is_nobody:
             return "no activator runs that would start it"
         activated_at = None if self.row is None else self.row["last_activated_time"]
@@ -96,7 +96,7 @@ class QueueFacts:
 
     @property
     def needs(self) -> dict[str, Any]:
-        """Returns the fields of its row that say whom it needs. The monitor may not have written one yet."""
+        """Returns the fields that say which programs the queue needs, also if the monitor has written no row."""
         clause = None if self.definition is None else self.definition.activation
         return {
             "max_queue_readers": None if clause is None else clause.max_queue_readers,
@@ -106,7 +106,7 @@ class QueueFacts:
 
     @property
     def blind(self) -> str:
-        """Returns the sentence about why no observer can see the group's messages; empty if none is known."""
+        """Returns the sentence that says why no observer can see the group's messages; empty if no reason is known."""
         if self.group is None:
             return ""
         if group_entries.is_without_entry(self.activators):
@@ -127,7 +127,7 @@ def find(cluster: Cluster, topics: Topics, queue: str) -> QueueFacts:
         UserError: Kafka cannot be reached or denies access, or the monitor's topics are missing.
     """
     definition = definition_of(cluster, topics, queue)
-    # At the same time, so that no part of what is shown is older than another.
+    # At the same time, so that all parts of the view are of the same age.
     row = started(partial(row_of, cluster, topics, queue))
     tasks = started(partial(_tasks, cluster, topics, queue))
     told = started(partial(activators.read, cluster, topics, {queue}))
@@ -150,16 +150,16 @@ def find(cluster: Cluster, topics: Topics, queue: str) -> QueueFacts:
 
 
 def up_to(row: Mapping[str, Any], activations: list[Activation]) -> list[Activation]:
-    """Returns the notifications without those of activations after a row, which was read before them.
+    """Returns the notifications of activations up to a row, which was read before the notifications.
 
-    Those of a queue of the same name that was dropped have higher numbers, but are older than the row.
+    A dropped queue of the same name may have notifications with higher numbers, but these are older than the row.
     """
     sequence, at = row["activation_sequence"], row.get("update_time") or ""
     return [each for each in activations if each.sequence <= sequence or each.post_time <= at]
 
 
 def look_around(cluster: Cluster, topics: Topics, facts: QueueFacts, *, as_json: bool) -> None:
-    """Adds who is there of those that a known queue needs; says how old its row is, and who is missing.
+    """Adds the programs that run, of those that a queue needs. Says the age of its row, and which programs are missing.
 
     Raises:
         UserError: Kafka cannot be reached or denies access.
@@ -172,7 +172,7 @@ def look_around(cluster: Cluster, topics: Topics, facts: QueueFacts, *, as_json:
 
 
 def ask_for_activators(cluster: Cluster, topics: Topics, facts: QueueFacts) -> None:
-    """Adds what to do if an activator does not run, or if there is none: last, so that it is not said again."""
+    """Adds the advice that starts an activator, if none runs. Comes last, so that no advice is given twice."""
     facts.activators = activators.with_starts(cluster, topics, {facts.name: facts.activators})[facts.name]
     definition = facts.definition
     if not facts.activators and (definition is None or definition.notifications):
@@ -182,7 +182,7 @@ def ask_for_activators(cluster: Cluster, topics: Topics, facts: QueueFacts) -> N
 
 
 def _off_by(definition: QueueDefinition, row: dict[str, Any]) -> str:
-    """Returns what has set a queue OFF, given its definition by commands: what no command has done, rollbacks did."""
+    """Returns the sentence about the cause that set a queue OFF: a command of its definition, otherwise rollbacks."""
     if row["is_receive_enabled"]:
         return ""
     return "Five rollbacks in a row have set it OFF." if definition.is_on else "A command has set it OFF."
@@ -193,7 +193,7 @@ def _tasks(cluster: Cluster, topics: Topics, queue: str) -> list[dict[str, Any]]
 
 
 def _group(cluster: Cluster, facts: QueueFacts) -> GroupFacts | None:
-    """Returns the group that a queue stands for, by its entry or because an observer reports it; None: it is none."""
+    """Returns the consumer group of a queue, by its entry or because an observer reports it; None without a group."""
     named = next((each.row for each in facts.activators if each.row.group is not None), None)
     if named is not None and named.group is not None:
         return group_facts.find(cluster, named.group, named.topics)
@@ -207,9 +207,9 @@ def _group(cluster: Cluster, facts: QueueFacts) -> GroupFacts | None:
 
 
 def _missing_topics(cluster: Cluster, topics: Topics, facts: QueueFacts) -> list[str]:
-    """Returns the sentences about the topics of a group's entry, as `queues` has them, if this user sees none of them.
+    """Returns the sentences of `queues` about the missing topics of a group's entry.
 
-    A group with members or another topic goes on with that.
+    Returns an empty list if the group has members, or any topic that this user sees.
     """
     group = facts.group
     if group is None or group.members or any(count is not None for count in group.topics.values()):
@@ -226,7 +226,7 @@ def is_known(cluster: Cluster, topics: Topics, queue: str) -> bool:
 
 
 def no_queue(cluster: Cluster, topics: Topics, queue: str) -> UserError:
-    """Returns the error about a queue that is not known. One is not to be created for a consumer group."""
+    """Returns the error about an unknown queue. It does not advise to create a queue for a consumer group."""
     if group_facts.find(cluster, queue, []).is_there:
         return UserError(
             f"There is no queue {queue!r}, but a consumer group of this name, which no observer has reported. Readers "
@@ -281,12 +281,12 @@ def definition_of(cluster: Cluster, topics: Topics, queue: str) -> QueueDefiniti
 
 
 def _events(follower: TopicFollower, decoder: Any, queue: str | None = None) -> Iterator[tuple[str, events.Event, int]]:
-    """Yields the events of records with their queues and their timestamps in ms; skips those that are dead letters.
+    """Yields the queue, the event and the timestamp in ms of each valid record.
 
     Args:
         follower: Reads the records.
         decoder: Decodes them.
-        queue: The queue of interest; None: all of them.
+        queue: The queue of interest; None: all queues.
     """
     for message in follower.to_end():
         if queue is None or message.key() == queue.encode():
@@ -297,12 +297,12 @@ def _events(follower: TopicFollower, decoder: Any, queue: str | None = None) -> 
 
 
 def partitions_of(cluster: Cluster, topics: Topics, queue: str) -> int | None:
-    """Returns the number of partitions of a queue's topic; None: it has none, or this user may not see it."""
+    """Returns the number of partitions of a queue's topic; None without a topic that this user may see."""
     return (topic_of(cluster, topics, queue) or {}).get(queue)
 
 
 def topic_of(cluster: Cluster, topics: Topics, queue: str) -> dict[str, int] | None:
-    """Returns a queue's topic and its number of partitions, or nothing if there is none; None: this user may not see.
+    """Returns a queue's topic -> its number of partitions; empty without a topic; None if this user may not look.
 
     Raises:
         UserError: Kafka cannot be reached or refuses.
@@ -330,7 +330,7 @@ def _sessions(cluster: Cluster, topics: Topics, queue: str) -> dict[str, Session
 
 
 def _activations_since_ms(last_activated_time: str | None) -> int:
-    """Returns the instant at which the search begins; without a time, because the queue was set OFF since, it is 0."""
+    """Returns the instant at which the search begins; 0 without a time, because the queue was set OFF since."""
     if last_activated_time is None:
         return 0
     return int(datetime.fromisoformat(last_activated_time).timestamp() * 1000) - _ACTIVATIONS_MS

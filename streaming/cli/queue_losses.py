@@ -1,4 +1,4 @@
-"""Says which messages nobody would read any more when a queue is dropped or created."""
+"""Warns of messages that no reader would read any more when a queue is dropped or created."""
 
 from itertools import islice
 
@@ -16,7 +16,7 @@ from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.system import hints
 from streaming.wire.topics import Topics
 
-# More records than this are not counted: they may be millions.
+# The most records that are counted, because a topic may have millions.
 _MOST_COUNTED = 1_000
 
 
@@ -55,7 +55,7 @@ def warn_of_uncounted(kafka: Cluster, topics: Topics, queue: str) -> None:
     try:
         row = queue_facts.row_of(kafka, topics, queue)
         unread = _unread(kafka, queue, queue_facts.partitions_of(kafka, topics, queue))
-    except UserError:  # whoever defines a queue does not need to read it
+    except UserError:  # a user who defines a queue needs no right to read it
         return
     if unread <= (0 if row is None else row["unread_messages"]):
         return
@@ -68,7 +68,7 @@ def warn_of_uncounted(kafka: Cluster, topics: Topics, queue: str) -> None:
 
 
 def _unread(kafka: Cluster, queue: str, partitions: int | None) -> int:
-    """Returns how many records readers of the queue would find; at most one more than are counted."""
+    """Returns the number of records that readers of the queue would find; at most _MOST_COUNTED + 1."""
     if not partitions:
         return 0
     consumer = kafka.consumer({"group.id": queue})

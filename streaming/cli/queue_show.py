@@ -25,7 +25,7 @@ from streaming.system.screens import Fields, Sentence
 
 
 def explanation(facts: QueueFacts) -> list[str]:
-    """Returns why the queue's monitor is in its state, or nothing if the monitor does not know the queue."""
+    """Returns the reasons for the state of the queue's monitor, or why no observer sees the queue."""
     now = _situation(facts)
     if now is None:
         return [facts.blind] if facts.blind else []
@@ -149,7 +149,7 @@ def _last_notified(facts: QueueFacts) -> list[str]:
 
 
 def _of_queues(facts: QueueFacts) -> dict[str, list[str]]:
-    """Returns the sections about a queue itself; of one that stands for a consumer group, those that say something."""
+    """Returns the sections about a queue itself. For a queue of a consumer group, leaves out sections without news."""
     sections = {
         "topic": [_topic(facts)],
         "definition": _definition_lines(facts.definition),
@@ -165,7 +165,7 @@ def _of_queues(facts: QueueFacts) -> dict[str, list[str]]:
 
 
 def printable_lines(lines: Iterable[str]) -> str:
-    """Joins lines that contain texts from records, with escapes for what a terminal would act upon."""
+    """Joins lines that contain texts from records, and escapes characters that a terminal would obey."""
     return "\n".join(map(printable, lines))
 
 
@@ -190,7 +190,7 @@ def _state(facts: QueueFacts) -> list[str]:
 
 
 def since(facts: QueueFacts) -> str:
-    """Returns when so many messages were unread, after a blank, if nobody knows how many are now; else nothing."""
+    """Returns a remark that the count of unread messages is old; empty if the count is that of now."""
     now = _situation(facts)
     is_old = now is not None and now.observed is not None and now.observed.is_late(now.unread)
     return " when an observer last reported it" if is_old else ""

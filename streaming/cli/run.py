@@ -49,9 +49,9 @@ class _Programs:
     """The command lines of the programs.
 
     Attributes:
-        first: How each begins.
-        shared: The options that all have.
-        of_queries: The options that those with a query have.
+        first: The beginning of each command line.
+        shared: The options of all programs.
+        of_queries: The further options of monitor and router.
         checkpoints: The folder of --checkpoints.
     """
 
@@ -73,21 +73,21 @@ class _Programs:
         """Returns a program that runs a query."""
         return _Query(name, [*self.shared, *self.place(name, "--checkpoint-location"), *self.of_queries])
 
-    # They are stopped in the order of these lists, so that what is decided last still takes effect. Those that share
-    # their work with others of their kind start last. They would take some from another `run` before that is noticed.
+    # `run` stops the programs in the order of these lists, so that the last decisions still take effect. Programs that
+    # share their work with others of their kind start last. Otherwise they would take work from another `run`.
 
     def of_services(self) -> list[Program | _Query]:
         """Returns the programs that services need."""
         return [self.query("router"), self.process("transport", after=("router", "monitor")), self.query("monitor")]
 
     def of_file(self, file: Path, stops: Sequence[str], *, services: bool) -> list[Program | _Query]:
-        """Returns the programs that the activator's file needs, and those of services if they are wanted."""
+        """Returns the programs that the activator's file needs, and with `services` also those of services."""
         *first, monitor = self.of_services()
         config = ["--config", str(file.absolute())]
         state = self.place("activator", "--state-directory")
         return [
             *(first if services else []),
-            # Also if the file names no group, because one may be added to it later.
+            # Needed also if the file names no consumer group, because a group may be added later.
             self.process("observer", *config, command="observe"),
             monitor,
             self.process("activator", *config, *state, *stops, after=("monitor",)),

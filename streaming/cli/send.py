@@ -20,7 +20,7 @@ from streaming.kafka.own_programs import absence
 from streaming.system.options import option
 from streaming.wire.topics import Topics
 
-# The most lines of standard input in one transaction: all of them become visible, or none.
+# The most lines of standard input in one transaction.
 _LINES_AT_A_TIME = 500
 _STDIN = "-"
 
@@ -51,7 +51,7 @@ def send(
                 raise UserError(f"{error}. {sent:,} messages were sent before this error.") from None
             sent += len(values)
     say(f"{plural(sent, 'message')} sent to {queue}", err=True)
-    # Who sends does not need the right to look for the monitor.
+    # A sender needs no right to look for the monitor.
     with suppress(AccessDeniedError):
         if (sentence := absence(kafka, place.topics(), "monitor")) is not None:
             say(f"warning: {sentence}", err=True)
@@ -71,7 +71,7 @@ def _warn_of_services(kafka: Cluster, topics: Topics, queue: str) -> None:
 
 
 def _values(text: str) -> Iterator[list[bytes]]:
-    """Yields the messages, in lists of those that are available together."""
+    """Yields lists of messages. A list has the messages that are available at the same time."""
     if text != _STDIN:
         yield [text.encode()]
         return

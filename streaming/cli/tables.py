@@ -42,7 +42,7 @@ _REASON_STYLES = {
 _WIDE = 110
 # A host that has room takes a task within a second, and within this time on a busy machine.
 _TAKEN_WITHIN_MS = 15_000
-# Notifications in memory, so that they are shown in order of time. Of more, only so many in a row are in order.
+# The most notifications that are sorted by time at once.
 _SORTED = 100_000
 
 _monitor_row_decoder = msgspec.json.Decoder(MonitorRow)
@@ -52,7 +52,7 @@ _log = logging.getLogger(__name__)
 
 
 def notification_line(activation: Activation, width: int = FILE_WIDTH) -> Text:
-    """Returns a line for a record of queue-activations; for less than _WIDE columns, a shorter one without a date."""
+    """Returns a line for a record of queue-activations. Below _WIDE columns, the line is shorter and has no date."""
     if activation.event_type == "BROKER_QUEUE_DISABLED":
         why = Text("BROKER_QUEUE_DISABLED after too many rollbacks", "bold red")
     else:
@@ -72,7 +72,7 @@ def notification_line(activation: Activation, width: int = FILE_WIDTH) -> Text:
 
 
 def watch(follower: TopicFollower, console: Console, as_json: bool, is_from_beginning: bool = False) -> None:
-    """Prints notifications as they come, until interrupted; those that are there already, in order of time."""
+    """Prints notifications as they come, until interrupted. Old notifications come first, in order of time."""
     decoder, day = RecordDecoder("notification", decode, _warn), ages.today()
     old = follower.to_end() if is_from_beginning else ()
     for message, activation in chain(_in_order(_decoded(old, decoder)), _decoded(follower.forever(), decoder)):
@@ -95,7 +95,7 @@ def _decoded(messages: Iterable[Message], decoder: RecordDecoder[Activation]) ->
 
 
 def _in_order(found: Iterable[tuple[Message, Activation]]) -> Iterator[tuple[Message, Activation]]:
-    """Yields notifications in order of time: of several partitions, Kafka gives first one, then another."""
+    """Yields notifications in order of time. Kafka sends one partition after the other."""
     waiting: list[tuple[str, int, Message, Activation]] = []
     for number, (message, activation) in enumerate(found):
         heapq.heappush(waiting, (activation.post_time, number, message, activation))
@@ -106,7 +106,7 @@ def _in_order(found: Iterable[tuple[Message, Activation]]) -> Iterator[tuple[Mes
 
 
 def _json_line(message: Message, activation: Activation) -> str:
-    """Returns a notification as one line of ASCII: all fields of its JSON, or for XML those of its headers."""
+    """Returns a notification as one line of ASCII: the fields of its JSON, or for XML the fields of its headers."""
     try:
         fields = decode_json(_any_decoder, message.value())
     except InvalidRecordError:
@@ -168,7 +168,7 @@ def table_of(rows: Sequence[Mapping[str, Any]], texts: Collection[str] = (), gro
     Args:
         rows: The rows.
         texts: The fields that are sentences or instants.
-        grouped_by: So many fields at the beginning are the same in neighbouring rows.
+        grouped_by: The number of first fields that neighbouring rows have in common.
     """
     columns_of_rows = [Column(name.replace("_", " "), is_text=name in texts) for name in rows[0]]
     cells = [[cell(word(value)) for value in row.values()] for row in rows]
@@ -176,7 +176,7 @@ def table_of(rows: Sequence[Mapping[str, Any]], texts: Collection[str] = (), gro
 
 
 def word(value: object) -> str:
-    """Returns a value as a table has it; `--json` has the value itself."""
+    """Returns a value as a text for tables; `--json` has the value itself."""
     if value is None:
         return "-"
     return ("no", "yes")[value] if isinstance(value, bool) else str(value)
@@ -197,7 +197,7 @@ def print_rows(
 
 def print_view(view: RenderableType) -> None:
     """Prints a view to standard output: as wide as the terminal, or in full width into a file or a pipe."""
-    # What is too wide for the screen is an identifier, which is whole even so.
+    # Only identifiers are too wide for the screen, and they are never cut.
     Console(width=width(), highlight=False).print(view, crop=False)
 
 
@@ -214,7 +214,7 @@ def is_narrow() -> bool:
 def tasks_view(rows: list[dict[str, Any]], present: Present = NOBODY_MISSING) -> Group:
     """Returns the running tasks for people; `tasks --json` has all fields.
 
-    Says what to do about tasks that no host takes. That a task was just requested is no reason, if a host may take it.
+    Gives advice about tasks that no host has taken, unless a host may still take them.
     """
     waiting = sorted(row["start_time"] for row in rows if not row["is_confirmed"])
     if not waiting:

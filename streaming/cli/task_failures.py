@@ -1,4 +1,4 @@
-"""Says what is wrong with the tasks of internal activation, in the sentences that all views have."""
+"""The sentences of all views about failures of tasks of internal activation."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ def failures(rows: list[dict[str, Any]], present: Present) -> list[str]:
 
 
 def failure(row: dict[str, Any], present: Present) -> str | None:
-    """Returns what is wrong with the tasks of a row of the monitors view, and since when; None if nothing is."""
+    """Returns the sentence about failures of the tasks of a row of the monitors view; None if no task fails."""
     failures = row.get("task_failures", 0)
     if not failures:
         return _reads_nothing(row, present)
@@ -28,7 +28,7 @@ def failure(row: dict[str, Any], present: Present) -> str | None:
     why, again = row.get("task_failure"), _again(row.get("next_start_time"), present)
     if present.host is not False:
         return f"{procedure}{again}{f': {why}' if why else ''}"
-    # What a host has reported is of a host that is gone.
+    # The host that has reported the reason does not run any more.
     nobody = "The host that runs is stopping" if present.stopping else "No host runs"
     return f"{procedure}{again}. {nobody}{f'; the last time: {why}' if why else ''}"
 

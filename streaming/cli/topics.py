@@ -48,7 +48,7 @@ def topics(
     created = set(admin.create_topics(specs_of_queues, partitions, replication_factor))
     if services:
         created.update(_create_service_topics(admin, topics_of_prefix, service_partitions, replication_factor))
-    # New topics have the right settings, and not every broker knows them yet.
+    # New topics are not asked about: they have the right settings, and some brokers do not know them yet.
     existing = [spec for spec in specs if spec.name not in created]
     found = _partitions_of(admin, existing)
     for spec in specs:
@@ -61,12 +61,12 @@ def topics(
 
 
 def create_missing(kafka: Cluster, topics: Topics, *, with_services: bool = False) -> list[str]:
-    """Creates the topics that do not exist, as the cluster itself copies new topics; returns their names.
+    """Creates the missing topics with the cluster's default replication factor. Returns their names.
 
     Args:
         kafka: The cluster.
         topics: The topics of a prefix.
-        with_services: Whether those of services are needed too, beside those of queues.
+        with_services: Whether the topics of services are needed too.
 
     Raises:
         UserError: Kafka cannot be reached, or refuses.
@@ -89,7 +89,7 @@ def create_missing(kafka: Cluster, topics: Topics, *, with_services: bool = Fals
 
 
 def _partitions_of(admin: Admin, specs: list[TopicSpec]) -> dict[str, int]:
-    """Returns the number of partitions of each topic, or nothing if this user may not see one of the topics."""
+    """Returns topic -> number of partitions; empty if this user may not see one of the topics."""
     try:
         return admin.find_topics({spec.name: (AclOperation.DESCRIBE,) for spec in specs}) if specs else {}
     except RightMissingError:
@@ -97,7 +97,7 @@ def _partitions_of(admin: Admin, specs: list[TopicSpec]) -> dict[str, int]:
 
 
 def _create_service_topics(admin: Admin, topics: Topics, partitions: int, replication_factor: int) -> list[str]:
-    """Creates the topics of services, all with as many partitions as the first one has; returns their names."""
+    """Creates the topics of services, with as many partitions as the first one has. Returns the created names."""
     first, *others = topics.service_specs()
     created = admin.create_topics([first], partitions, replication_factor)
     found = admin.find_topics({first.name: (AclOperation.DESCRIBE,)}).get(first.name, partitions)

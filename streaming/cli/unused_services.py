@@ -14,11 +14,11 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def shows_services(nothing: str = "") -> Callable[[_Command], _Command]:
-    """Returns what makes a command say that services are not used, in place of the error about missing topics.
+    """Returns a decorator for a command: instead of failing without the topics of services, it says that none are used.
 
     Args:
-        nothing: The words of the command for an empty view. Empty: the user names what is shown, so that it is an
-            error if it does not exist.
+        nothing: The words of the command for an empty view. If empty, the command fails, because its user has named
+            a thing that does not exist.
     """
 
     def decorated(command: _Command) -> _Command:

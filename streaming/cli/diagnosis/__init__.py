@@ -1,1 +1,1 @@
-"""The command that finds faults of definitions and of what runs."""
+"""The command that finds faults of definitions and of the running programs."""

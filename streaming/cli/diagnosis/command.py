@@ -50,7 +50,7 @@ def diagnose(
 
 @contextmanager
 def _progress() -> Iterator[Callable[[str], None]]:
-    """Yields the function that is told what is looked at next. If a look takes long, a terminal shows at what."""
+    """Yields a function that takes the name of the next object to look at. A terminal shows slow looks."""
     from streaming.daemons.query.start_progress import say_to_user
 
     timers: list[Timer] = []

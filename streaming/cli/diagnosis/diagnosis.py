@@ -18,7 +18,7 @@ from streaming.wire.topics import Topics
 
 @dataclass(frozen=True)
 class Place:
-    """The own place in the network of instances: the addresses, and whether messages to others are sent on."""
+    """The place of this instance in the network: its addresses, and whether it sends messages on to others."""
 
     addresses: list[str]
     is_forwarding: bool = False
@@ -30,7 +30,7 @@ class Part:
 
     Attributes:
         faults: The faults.
-        writer: The program whose views the next parts are found in; empty: as before.
+        writer: The program that writes the views in which the next parts are found; empty: the same as before.
     """
 
     faults: list[Fault]
@@ -53,14 +53,14 @@ def parts(
     warn: Callable[[str], None],
     look: Callable[[str], None] = lambda _at: None,
 ) -> Iterator[Part]:
-    """Yields the faults of programs, then those of definitions, then those of the work.
+    """Yields the faults of programs, then of definitions, then of the work.
 
     Args:
         kafka: The cluster.
         topics: The topics.
-        place: The own place in the network of instances.
-        warn: Takes a line about what could not be looked at.
-        look: Takes the name of what is looked at next.
+        place: The place of this instance in the network.
+        warn: Takes a line about an object that could not be looked at.
+        look: Takes the name of the next object to look at.
 
     Raises:
         UserError: Kafka cannot be reached, a topic is missing, or an address is invalid.

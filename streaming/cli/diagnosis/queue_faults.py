@@ -23,11 +23,11 @@ from streaming.kafka.clients import Cluster
 from streaming.system import hints
 from streaming.wire.topics import Topics
 
-# The faults of one kind that are told.
+# The most faults of one kind that are told.
 _MAX_FAULTS = 10
-# The consumer groups that are looked at: each costs some requests.
+# The most consumer groups that are looked at, because each costs some requests.
 _MAX_GROUPS = 100
-# Those that no entry names any more: each costs a connection.
+# The most consumer groups without an entry that are looked at, because each costs a connection.
 _MAX_REMOVED = 10
 
 
@@ -42,7 +42,7 @@ def find(kafka: Cluster, topics: Topics) -> Iterator[Fault]:
     if down is not None:
         yield Fault("program down", "host", down)
     told, begins = activators.read(kafka, topics), own_programs.starting(kafka, topics, "activator")
-    if begins:  # that it does not run yet is no fault
+    if begins:  # an activator that is about to start is no fault
         told = activators.about_to_start(told)
     else:
         known = {row["queue"] for row in view}
@@ -70,7 +70,7 @@ def _of_missing_topics(told: Mapping[str, Sequence[Told]], kafka: Cluster, topic
 def _of_unseen_groups(
     view: Iterable[dict[str, Any]], told: Mapping[str, Sequence[Told]], kafka: Cluster
 ) -> Iterator[Fault]:
-    """Yields the faults of consumer groups that entries name and of which no observer can see a message."""
+    """Yields the faults of consumer groups with an entry whose messages no observer can see."""
     rows = {row["queue"]: row for row in view}
     seen = {name for name, row in rows.items() if row.get("members") or row["unread_messages"] > 0}
     named = [each for each in group_entries.of_groups(told) if each.queue not in seen and not each.topics]
@@ -84,9 +84,9 @@ def _of_unseen_groups(
 
 
 def _without_host(view: Iterable[dict[str, Any]], kafka: Cluster, topics: Topics) -> tuple[str | None, frozenset[str]]:
-    """Returns the sentence about hosts if queues with internal activation depend on one and none runs.
+    """Returns the sentence about hosts, if queues with internal activation need a host and none runs.
 
-    Besides returns the hosts that are stopping then.
+    Also returns the hosts that are stopping then.
     """
     names = [row["queue"] for row in view if needs_host(row)]
     down = None
@@ -105,7 +105,7 @@ def observer_faults(
         view: Rows of the monitors view.
         kafka: The cluster.
         topics: The topics.
-        told: Queue -> what the activators say about it.
+        told: Queue -> the rows of activators about the queue.
 
     Raises:
         UserError: Kafka cannot be reached, or denies access.
@@ -137,13 +137,13 @@ def faults(
     nobody: str | None,
     present: Present = NOBODY_MISSING,
 ) -> Iterator[Fault]:
-    """Yields the faults of queues, first that they are OFF, then what most of them have.
+    """Yields the faults of queues: first queues that are OFF, then the other faults, the most frequent first.
 
     Args:
         rows: Rows of the monitors view.
-        told: Queue -> what the activators say about it.
-        nobody: The sentence about activators of which none runs; None if one runs, or this is not known.
-        present: Who is there.
+        told: Queue -> the rows of activators about the queue.
+        nobody: The sentence that no activator runs; None if one runs, or if this is not known.
+        present: The programs that run.
     """
     yield from _off([row for row in rows if not row["is_receive_enabled"] and row["unread_messages"] > 0])
     found: dict[Fault, list[str]] = defaultdict(list)
@@ -165,8 +165,8 @@ def _is_of_interest(row: Mapping[str, Any]) -> bool:
 def _faults_of(row: dict[str, Any], told: Iterable[Told], nobody: str | None, present: Present) -> Iterator[Fault]:
     """Yields the faults of a queue, without its name."""
     waits = row["state"] == "NOTIFIED"
-    for each in told if row["is_receive_enabled"] else ():  # of one that is OFF, nothing is started anyway
-        # Of a queue that is read, another program may start the readers; what it has no entry for is no fault then.
+    for each in told if row["is_receive_enabled"] else ():  # an activator starts nothing for a queue that is OFF
+        # Another program may start the readers of a queue. A missing entry is a fault only if the queue waits.
         is_its_own = each.row.entry is not None and each.row.refusal is None and each.is_running is not False
         if (waits or (is_its_own and row["unread_messages"] > 0)) and (why := "; ".join(each.wrong())):
             yield Fault("programs fail" if is_its_own else "no reader", "", why)
@@ -179,7 +179,7 @@ def _faults_of(row: dict[str, Any], told: Iterable[Told], nobody: str | None, pr
 
 
 def _off(rows: Sequence[dict[str, Any]]) -> Iterator[Fault]:
-    """Yields the faults of queues that are OFF: one for each, or one for all of them if they are many."""
+    """Yields a fault for each queue that is OFF, or a single fault if there are many such queues."""
     names = [row["queue"] for row in rows]
     if len(rows) <= EXAMPLES:
         for row in rows:

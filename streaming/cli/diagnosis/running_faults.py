@@ -30,23 +30,23 @@ from streaming.wire.topics import HOUR_MS, Topics
 # A transport carries out a decision within a second.
 _LATE_MS = 60_000
 _RECENT_MS = HOUR_MS
-# The dead letters that are looked at, and the reasons that are told. A dead letter has up to 256 KiB.
+# The most dead letters that are looked at, and the most reasons that are told. A dead letter has up to 256 KiB.
 _MAX_DEAD_LETTERS = 100
 _MAX_REASONS = 10
-# More records than invalid ones and refusals can be in the way of the newest one.
+# Enough records to find the newest mark, even behind invalid records and refusals.
 _LOOKED_AT = 100
 
 
 @dataclass(frozen=True)
 class RunningInstance:
-    """A running instance. What this user may not look at is told, and passed over.
+    """A running instance. Reports objects at which this user may not look, and leaves them out.
 
     Attributes:
         kafka: The cluster.
         topics: The topics.
-        warn: Takes a line about what could not be looked at.
+        warn: Takes a line about an object that could not be looked at.
         at_ms: The present, in milliseconds since 1970.
-        look: Takes the name of what is looked at next.
+        look: Takes the name of the next object to look at.
     """
 
     kafka: Cluster
@@ -56,7 +56,7 @@ class RunningInstance:
     look: Callable[[str], None] = lambda _at: None
 
     def open_conversations(self, definitions: Definitions) -> Counter[RoutedMessage]:
-        """Returns the conversations in which endpoints may still send, by what matters to routing.
+        """Counts the conversations in which endpoints may still send, by the values that routing uses.
 
         Raises:
             UserError: Kafka cannot be reached, or a topic is missing.
@@ -70,9 +70,9 @@ class RunningInstance:
         return open_conversations(viewed.endpoints.values(), definitions)
 
     def programs(self, definitions: Definitions) -> Iterator[Fault]:
-        """Returns the programs that do not run or do not get on, the monitor first: without it, nothing is up to date.
+        """Yields the faults of programs that do not run or make no progress, the monitor first.
 
-        Those that a `run` is about to start have no faults.
+        Leaves out programs that a `run` is about to start.
 
         Raises:
             UserError: Kafka cannot be reached, or a topic is missing.
@@ -88,7 +88,7 @@ class RunningInstance:
         return self._looked_at({f"the {each}": partial(self._program, each, has_services) for each in running})
 
     def work(self, *, has_services: bool = True) -> Iterator[Fault]:
-        """Yields the faults of the work: queues that nobody reads, messages that wait, and dead letters.
+        """Yields the faults of the work: queues without readers, messages that wait, and dead letters.
 
         Raises:
             UserError: Kafka cannot be reached, or a topic is missing.
@@ -177,7 +177,7 @@ def carried_out(kafka: Cluster, topics: Topics, partitions: int) -> Counter[int]
 
 
 def has_services(kafka: Cluster, topics: Topics) -> bool:
-    """Returns whether the topics of services were created: queues alone do not need them.
+    """Returns whether the topics of services exist. Programs that only use queues need none.
 
     Raises:
         UserError: Kafka cannot be reached, or refuses.
@@ -187,7 +187,7 @@ def has_services(kafka: Cluster, topics: Topics) -> bool:
 
 
 def open_conversations(rows: Iterable[EndpointRow], definitions: Definitions) -> Counter[RoutedMessage]:
-    """Returns the conversations in which these endpoints may still send, by what matters to routing."""
+    """Counts the conversations in which these endpoints may still send, by the values that routing uses."""
     found: Counter[RoutedMessage] = Counter()
     for row in rows:
         if after(State.__members__.get(row.state, State.ABSENT), Trigger.SEND) is None:
