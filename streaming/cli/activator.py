@@ -4,6 +4,7 @@ import json
 import logging
 import signal
 import sys
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -102,13 +103,8 @@ def status(
     in which no activator has run, shows the one that was started last on this machine.
     """
     from streaming.daemons.activator.status import read_status, show
-    from streaming.daemons.activator.store import has_state
 
-    source, last = context.get_parameter_source("state_directory"), runs.last_state_directory()
-    is_default = source is not None and source.name == "DEFAULT"
-    if is_default and last is not None and not has_state(state_directory) and has_state(last):
-        say_line(f"no activator has run in this folder: this is the last one, with the state in {last}", err=True)
-        state_directory = last
+    state_directory = _state_directory(context, state_directory)
     now_ms, run = wall_clock.now_ms(), runs.last_with_state(state_directory)
     try:
         found = read_status(state_directory, now_ms)
@@ -120,6 +116,21 @@ def status(
         typer.echo(json.dumps(found))
     else:
         tables.print_view(show(found, now_ms, _how_to_start(state_directory, found["config_file"], run)))
+
+
+def _state_directory(context: typer.Context, given: Path) -> Path:
+    """Returns the state directory to show: by default, that of the last activator if none has run in this folder."""
+    from streaming.daemons.activator.store import has_state
+
+    source, last = context.get_parameter_source("state_directory"), runs.last_state_directory()
+    is_given = source is None or source.name != "DEFAULT"
+    if is_given or last is None or runs.last_with_state(given) is not None:
+        return given
+    with suppress(OSError):  # `read_status` says so
+        if not has_state(given) and has_state(last):
+            say_line(f"no activator has run in this folder: this is the last one, with the state in {last}", err=True)
+            return last
+    return given
 
 
 def _how_to_start(state_directory: Path, file: str, run: Run | None) -> str:

@@ -95,12 +95,9 @@ def _number(headers: dict[str, bytes], name: str) -> int | None:
 
 def _time(timestamp_ms: int | None) -> str | None:
     """Returns an instant as text; None without an instant, or for an instant after the year 9999."""
-    if timestamp_ms is None:
-        return None
-    try:
-        return iso_time(timestamp_ms)
-    except (ValueError, OverflowError, OSError):
-        return None
+    with suppress(ValueError, OverflowError, OSError):
+        return None if timestamp_ms is None else iso_time(timestamp_ms)
+    return None
 
 
 def _text(value: bytes | None) -> str | None:

@@ -1,7 +1,7 @@
 """Looks at the consumer group that a queue stands for: its state, its members and its topics."""
 
 from contextlib import closing, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaError, KafkaException
@@ -60,13 +60,7 @@ class GroupFacts:
 
     def as_json(self) -> dict[str, Any]:
         """Returns the fields as plain values, without the problem."""
-        return {
-            "name": self.name,
-            "state": self.state,
-            "members": self.members,
-            "backlog": self.backlog,
-            "topics": self.topics,
-        }
+        return {name: value for name, value in asdict(self).items() if name != "problem"}
 
 
 def find(kafka: Cluster, name: str, named: list[str]) -> GroupFacts:

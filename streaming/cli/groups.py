@@ -101,16 +101,13 @@ def lines(finding: "Finding") -> Text:
     answer, style = _ANSWERS[finding.answer.verdict.one_more]
     members = plural(finding.members, "member")
     text = Text.assemble((printable(finding.name), "bold"), f"  {finding.state.value}, {finding.kind}, {members}, ")
-    text.append(f"backlog {finding.backlog:,}{_phantom(finding)}{_kept(finding)}\n")
+    phantom = " (only offsets without content)" if finding.phantom else ""
+    text.append(f"backlog {finding.backlog:,}{phantom}{_kept(finding)}\n")
     text.append(f"  one more: {answer}", style)
     text.append(f", {printable(finding.answer.verdict.reason)}")
     if finding.lag_rule_readers:
         text.append(f" (a lag rule with KEDA's defaults wants {finding.lag_rule_readers:,})", "dim")
     return text
-
-
-def _phantom(finding: "Finding") -> str:
-    return " (only offsets without content)" if finding.phantom else ""
 
 
 def _kept(finding: "Finding") -> str:

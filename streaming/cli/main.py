@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
+from rich.console import Console
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
@@ -162,8 +163,6 @@ def demo(
     """
     if context.invoked_subcommand is not None:
         return
-    from rich.console import Console
-
     from streaming.cli.demo import demo as the_demo
 
     raise typer.Exit(the_demo.run(Console(highlight=False), keeps=keep))
@@ -177,8 +176,6 @@ def demo_services() -> None:
     A route changes while orders flow, messages wait for a service that is not there yet, and a timer sends a reminder.
     Exit code 1 if a message was lost, delivered twice, out of order or to the wrong place, or not answered.
     """
-    from rich.console import Console
-
     from streaming.cli.demo import services as the_demo
 
     raise typer.Exit(the_demo.run(Console(highlight=False)))
@@ -192,8 +189,6 @@ def demo_instances() -> None:
     link between the clusters is cut for 20 s while orders flow, a third instance sends messages on past it, and a
     mirror takes over. Exit code 1 if a message was lost, delivered twice or out of order, or not answered.
     """
-    from rich.console import Console
-
     from streaming.cli.demo import instances as the_demo
 
     raise typer.Exit(the_demo.run(Console(highlight=False)))
@@ -207,8 +202,6 @@ def demo_observe() -> None:
     use confluent-kafka, kafka-python and Java's client. Beside each activation is the number of readers that a lag rule
     with KEDA's defaults would have wanted. Exit code 1 if a message was not read or a consumer received nothing.
     """
-    from rich.console import Console
-
     from streaming.cli.demo import observe as the_demo
 
     raise typer.Exit(the_demo.run(Console(highlight=False)))

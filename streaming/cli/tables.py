@@ -217,9 +217,7 @@ def tasks_view(rows: list[dict[str, Any]], present: Present = NOBODY_MISSING) ->
     Gives advice about tasks that no host has taken, unless a host may still take them.
     """
     waiting = sorted(row["start_time"] for row in rows if not row["is_confirmed"])
-    if not waiting:
-        return Group(_tasks_table(rows, present))
-    if present.host is not False and not has_passed(waiting[0], _TAKEN_WITHIN_MS):
+    if not waiting or (present.host is not False and not has_passed(waiting[0], _TAKEN_WITHIN_MS)):
         return Group(_tasks_table(rows, present))
     since = f"{'the first ' if len(waiting) > 1 else ''}since {instant_utc(waiting[0])}"
     what_to_do = f"Does a host run? One is started with: `{hints.command('host', '--config', 'FILE')}`"

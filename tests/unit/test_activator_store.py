@@ -239,10 +239,10 @@ def test_status_before_the_first_notification(tmp_path: Path) -> None:
     assert "no notification has come yet" in shown(tmp_path)
 
 
-def shown(folder: Path) -> str:
+def shown(folder: Path, now_ms: int = NOW_MS) -> str:
     console = Console(width=80, no_color=True)
     with console.capture() as capture:
-        console.print(show(read_status(folder, NOW_MS), NOW_MS, "Start it again: `queue-activation run FILE`"))
+        console.print(show(read_status(folder, now_ms), now_ms, "Start it again: `queue-activation run FILE`"))
     return capture.get()
 
 
@@ -452,13 +452,12 @@ def test_status_says_how_old_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     filled(tmp_path)
     with Store(tmp_path) as store:
         about = store.about()
-        about.seen_ms = NOW_MS - 4_000
+        about.seen_ms = NOW_MS + 4_000
         store.save_about(about)
-    assert shown(tmp_path).startswith("as of 12:59:56 UTC (4 s ago)\n")
-    assert "sign of life" not in shown(tmp_path)
-    about.seen_ms = NOW_MS - 60_000
-    with Store(tmp_path) as store:
-        store.save_about(about)
-    assert shown(tmp_path).startswith("as of 12:59:00 UTC (60 s ago)\n"), "it does not run, so it cannot hang"
+    assert shown(tmp_path, NOW_MS + 8_000).startswith("as of 13:00:04 UTC (4 s ago)\n")
+    late = shown(tmp_path, NOW_MS + 64_000)
+    assert late.startswith("as of 13:00:04 UTC (60 s ago)\n"), "it does not run, so it cannot hang"
+    assert "sign of life" not in late
     monkeypatch.setattr(statuses, "is_locked", lambda _: True)
-    assert shown(tmp_path).startswith("its last sign of life is 60 s old, and there should be one every 5 s")
+    late = shown(tmp_path, NOW_MS + 64_000)
+    assert late.startswith("its last sign of life is 60 s old, and there should be one every 5 s")

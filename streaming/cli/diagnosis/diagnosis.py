@@ -72,8 +72,8 @@ def parts(
         yield Part([*running.programs(Definitions())], "monitor")
         yield Part([*running.work(has_services=False)])
         return
-    source = explained_routes.source(None, lambda: kafka, topics, place.addresses, place.is_forwarding)
     look("the definitions")
+    source = explained_routes.source(None, lambda: kafka, topics, place.addresses, place.is_forwarding)
     definitions = source.load()
     running = RunningInstance(kafka, topics, warn, wall_clock.now_ms(), look)
     yield Part([*running.programs(definitions)], "router" if any(definitions.services()) else "monitor")

@@ -37,7 +37,7 @@ _MAX_REASONS = 10
 _LOOKED_AT = 100
 
 
-@dataclass(frozen=True)
+@dataclass
 class RunningInstance:
     """A running instance. Reports objects at which this user may not look, and leaves them out.
 

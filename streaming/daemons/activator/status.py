@@ -52,7 +52,8 @@ def read_status(directory: Path, now_ms: int) -> Status:
         pids = {each.session_id: each.identity.pid for each, runs in started.items() if runs is not False}
         queues, decisions = store.queues(), store.decisions(_LATEST_DECISIONS)
         # A decision that it has saved is a sign of life too.
-        seen_ms = max(about.seen_ms, *(each.at_ms for each in (*queues.values(), *decisions)), 0)
+        decided_ms = [*(each.at_ms for each in queues.values()), *(each.at_ms for each in decisions)]
+        seen_ms = max([about.seen_ms, *decided_ms])
         # What an activator that does not run has left is as of its last sign of life.
         at_ms = now_ms if is_running else seen_ms or now_ms
         return {
