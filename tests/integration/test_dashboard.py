@@ -208,6 +208,13 @@ def test_names_are_text_and_the_console_is_silent(driver: webdriver.Chrome, scen
     assert complaints(driver) == []
 
 
+def test_the_navigation_counts_the_faults(driver: webdriver.Chrome, scene: Scene) -> None:
+    driver.get(scene.page("queues"))
+    link = "nav a[href='/health']"
+    wait_until(lambda: "Health 1 fault" in " ".join(text_of(driver, link).split()), DEADLINE_S, "that no monitor runs")
+    assert complaints(driver) == []
+
+
 def test_a_queue_with_a_hostile_name_has_its_page(driver: webdriver.Chrome, scene: Scene) -> None:
     open_queues(driver, scene)
     click(driver, f"#queues tbody a[href*='{quote('<script>')}']")

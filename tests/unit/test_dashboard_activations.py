@@ -70,6 +70,27 @@ def test_an_activation_with_notifications_and_a_task_is_one() -> None:
     assert one.post_time == iso_time(AT_MS)
 
 
+@pytest.mark.parametrize("is_row_first", [False, True])
+def test_an_activation_has_the_instant_at_which_the_monitor_decided(is_row_first: bool) -> None:
+    view = RowsInMemory([])
+    decided = iso_time(AT_MS - 1_500)
+    value = row("payments", activation_sequence=4, last_activated_time=decided)
+    takers = [(view._take_monitor, record(value)), (view._take_task, task())]
+    for take, message in takers if is_row_first else reversed(takers):
+        take(message)
+    last = view.last_activation("payments")
+    assert last is not None
+    assert [each.post_time for each in (last, *view.activations())] == [decided, decided]
+
+
+def test_a_task_that_is_started_again_later_does_not_change_the_instant_of_the_activation() -> None:
+    found = Activations(10)
+    found.take(activated(1))
+    for at_ms in (AT_MS - 1_000, AT_MS + 30_000):
+        found.take_row("payments", {"activation_sequence": 1, "last_activated_time": iso_time(at_ms)})
+    assert [each.post_time for each in found.newest_first()] == [iso_time(AT_MS - 1_000)]
+
+
 def test_a_queue_that_is_created_again_begins_with_one_again() -> None:
     found = Activations(10)
     found.take(activated(1))

@@ -101,7 +101,7 @@ def test_it_is_said_if_only_some_endpoints_are_kept() -> None:
 
 def test_nothing_waits_is_said_only_after_all_has_been_read() -> None:
     for path in ("/conversations", "/transmissions"):
-        assert "Nothing waits." in text(html(live_services(), path))
+        assert "Nothing waits." in text(html(live_services(DEFINITIONS), path))
         assert "Nothing waits." not in text(html(live_services(is_complete=False), path))
 
 

@@ -6,15 +6,16 @@ import time
 import msgspec
 import pytest
 
-from streaming.cli.dashboard.pages import _answer
-from streaming.cli.dashboard.server import Dashboard, Entry, News, Page, Part
+from streaming.cli.dashboard.activations import of_notification
+from streaming.cli.dashboard.pages import QueuePages, _answer
+from streaming.cli.dashboard.server import Dashboard, Entry, News, Page, Part, application
 from streaming.cli.dashboard.timeline import Reader, Span, Timeline
 from streaming.cli.present import Present
 from streaming.cli.queue_facts import QueueFacts
 from streaming.core.times import iso_time
 from streaming.system import wall_clock
 from streaming.wire.notifications import Activation
-from tests.support.dashboards import HOSTILE, RowsInMemory, activation, application_of, ask, row
+from tests.support.dashboards import HOSTILE, NAMES, RowsInMemory, activation, application_of, ask, row
 
 GARBAGE = "9999-99-99T99:99:99Z"
 MANY = 10_000
@@ -75,6 +76,29 @@ def test_a_queue_whose_reader_did_not_come_is_told_from_one_whose_reader_may_sti
         assert ("the reader before did not come" in text) == is_marked
 
 
+def test_readers_at_work_are_counted_for_each_queue_and_for_all() -> None:
+    rows = [
+        row("group", members=3, unread_messages=4),
+        row("orders", tasks_waiting=1, unread_messages=3),
+        row("payments", max_queue_readers=2, tasks_running=1, unread_messages=2),
+        row("stopped", tasks_waiting=0),
+    ]
+    view = RowsInMemory(rows, programs={"group": 2, "orders": 1, "stopped": None, "elsewhere": 0})
+    text = shown(view)
+    assert re.findall(r'data-label="Readers"><span>([^<]*)', text) == [
+        "2 programs run, 3 in the group",
+        "1 program runs, 1 waiting in RECEIVE",
+        "0 waiting in RECEIVE, tasks 1 of 2",
+        "unknown programs, 0 waiting in RECEIVE",
+    ]
+    totals = "at least 3 programs of activators, 1 task, 3 members of consumer groups, 1 waiting in RECEIVE"
+    assert f"Readers: {totals}." in text
+
+
+def test_without_activators_and_tasks_only_readers_that_wait_are_counted() -> None:
+    assert "Readers: 1,200 waiting in RECEIVE." in shown(RowsInMemory([row("orders", tasks_waiting=1_200)]))
+
+
 def test_unknown_is_not_zero() -> None:
     count = r'class="number"[^>]*>(.*?)</td>'
     uncertain = shown(RowsInMemory([row("orders", is_count_uncertain=True, unread_messages=0)]))
@@ -109,14 +133,13 @@ def test_an_empty_view_says_what_a_queue_is_and_a_search_that_nothing_matches() 
 
 def test_of_a_group_that_no_observer_looks_at_the_page_says_what_was() -> None:
     queue = row("orders", state="INACTIVE", members=0, unread_messages=0, hindrance="NOTHING_UNREAD")
-    for present, since, meaning, part in (
-        (Present(observer=True), "", "nothing to receive", "because nothing is unread"),
-        (Present(observer=False), "an observer last reported it", "there was nothing to receive", "no observer runs"),
-        (Present(monitor=False), "", "there was nothing to receive", "no monitor runs"),
+    for present, since, part in (
+        (Present(observer=True), "", "because nothing is unread"),
+        (Present(observer=False), "an observer last reported it", "no observer runs"),
+        (Present(monitor=False), "", "no monitor runs"),
     ):
         answer = _answer(QueueFacts("orders", None, None, queue, present=present))
         assert part in answer["sentence"]
-        assert answer["meaning"] == meaning
         assert since in answer["since"]
         assert bool(since) == bool(answer["since"])
 
@@ -135,10 +158,27 @@ def test_the_answer_says_when_it_was_written_and_until_when_readers_that_ended_c
 ) -> None:
     queue = row("orders", tasks_waiting=waiting, update_time="2026-01-31T12:00:00.250Z")
     answer = _answer(QueueFacts("orders", None, None, queue, present=Present()))
-    page = Page("orders", [Part("answer", "answer.html", answer)])
+    page = Page("orders", [Part("answer", "answer.html", answer | {"why": []})])
     text = Dashboard([], lambda: 0, News)._rendered(Entry("/queue", lambda _: page), page)["answer"]
     assert 'As the monitor wrote it at <time datetime="2026-01-31T12:00:00.250Z"' in text
     assert ("until its lease ends" in text) == is_told
+
+
+@pytest.mark.parametrize("has_activations", [True, False])
+def test_the_page_of_one_queue_says_each_fact_once(monkeypatch: pytest.MonkeyPatch, has_activations: bool) -> None:
+    queue = row("orders", state="INACTIVE", unread_messages=0, hindrance="NOTHING_UNREAD", activation_sequence=1)
+    notified = notification("orders")
+    facts = QueueFacts("orders", 1, None, queue, activations=[notified], present=Present())
+    line = Timeline(0, 60_000, activations=[(1, of_notification(notified))] if has_activations else [])
+    pages = QueuePages(RowsInMemory([queue]))
+    monkeypatch.setattr(pages, "_facts", lambda _: facts)
+    monkeypatch.setattr(pages, "_timeline", lambda *_: line)
+    app = application(Dashboard([Entry("/queue", pages.queue)], lambda: 0, News), NAMES, None, is_secure=False)
+    text = ask(app, "/queue?name=orders").text
+    for said in ("because nothing is unread", "The next message activates the queue", ">INACTIVE<"):
+        assert text.count(said) == 1, said
+    assert "<dt>state</dt>" not in text
+    assert ("<dt>last notified</dt>" in text) is not has_activations
 
 
 def test_the_readers_of_a_queue_are_listed_latest_first_with_what_they_reported() -> None:

@@ -1,28 +1,32 @@
 """The dashboard's pages about programs and health, as far as they need no Kafka."""
 
 import threading
+import time
 from typing import Any
 
 import pytest
 
 pytest.importorskip("starlette")
 
+from confluent_kafka import KafkaError, KafkaException
 from markupsafe import Markup
 
 from streaming.cli.activators import Told
-from streaming.cli.dashboard import backlogs, batches, program_pages
+from streaming.cli.dashboard import backlogs, batches, contact, program_pages
 from streaming.cli.dashboard.instants import sentence
-from streaming.cli.dashboard.kept import Kept
+from streaming.cli.dashboard.kept import Kept, NotYetError
 from streaming.cli.dashboard.program_pages import Program
 from streaming.cli.dashboard.server import Dashboard, Entry, News, Page, Part
 from streaming.cli.lines import say
 from streaming.cli.routing.definition_faults import Fault
 from streaming.core.times import iso_time
 from streaming.errors import UserError
+from streaming.kafka.clients import Cluster
 from streaming.system import hints, wall_clock
 from streaming.wire.activator_rows import ActivatorRow, ExitRow, HeldRow
 from streaming.wire.service_maintenance import ConnectionRow, ProgramRow, TaskRow
 from streaming.wire.signs_of_life import SignOfLife
+from streaming.wire.topics import Topics
 from tests.support.waiting import wait_until
 
 NAME = "<script>alert(1)</script>"
@@ -57,7 +61,7 @@ class TestKept:
     def test_an_answer_is_found_once_for_all_who_ask(self) -> None:
         kept, found = Kept(60.0, 60.0), iter(range(10))
         answers = [kept.get("number", lambda: next(found)) for _ in range(3)]
-        assert [answer and answer.found for answer in answers] == [0, 0, 0]
+        assert [answer.found for answer in answers] == [0, 0, 0]
 
     def test_the_last_answer_is_shown_while_the_next_one_is_looked_for(self) -> None:
         kept, may_end = Kept(0.0, 60.0), threading.Event()
@@ -69,19 +73,18 @@ class TestKept:
                 may_end.wait(SOON_S)
             return len(calls)
 
-        def number() -> int | None:
-            answer = kept.get("number", find)
-            return None if answer is None else answer.found
+        def number() -> int:
+            return kept.get("number", find).found
 
         assert number() == 1
         assert number() == 1
         may_end.set()
-        wait_until(lambda: (number() or 0) >= 2, SOON_S, "the second answer")
+        wait_until(lambda: number() >= 2, SOON_S, "the second answer")
 
     def test_an_answer_that_is_not_fresh_is_not_shown(self) -> None:
         kept, found = Kept(0.0, 0.0), iter(range(10))
         answers = [kept.get("number", lambda: next(found)) for _ in range(3)]
-        assert [answer and answer.found for answer in answers] == [0, 1, 2]
+        assert [answer.found for answer in answers] == [0, 1, 2]
 
     def test_the_page_says_what_the_command_prints_to_the_standard_error(
         self, capsys: pytest.CaptureFixture[str]
@@ -90,7 +93,6 @@ class TestKept:
             say("whether a host runs is unknown", err=True)
 
         answer = Kept(60.0, 60.0).get("hosts", find)
-        assert answer is not None
         assert answer.warnings == ["whether a host runs is unknown"]
         assert capsys.readouterr().err == ""
 
@@ -98,7 +100,6 @@ class TestKept:
         silent_since_ms: list[int | None] = [None]
         kept, found = Kept(0.0, 60.0, lambda: silent_since_ms[0]), iter(range(10))
         first = kept.get("number", lambda: next(found))
-        assert first is not None
         silent_since_ms[0] = first.at_ms + 1_000
         assert [kept.get("number", lambda: next(found)) for _ in range(3)] == [first] * 3
         with pytest.raises(UserError, match="not known when Kafka last answered"):
@@ -107,7 +108,7 @@ class TestKept:
         with pytest.raises(UserError, match="not known when Kafka last answered"):
             kept.get("number", lambda: next(found))
         silent_since_ms[0] = None
-        wait_until(lambda: (kept.get("number", lambda: next(found)) or first).found, SOON_S, "an answer")
+        wait_until(lambda: kept.get("number", lambda: next(found)).found, SOON_S, "an answer")
 
     def test_what_was_asked_before_a_silence_does_not_replace_what_was_known(self) -> None:
         silent_since_ms: list[int | None] = [None]
@@ -129,33 +130,38 @@ class TestKept:
         threads[1].join(SOON_S)
         assert kept.get("rows", find) == first
 
-    def test_what_was_known_before_an_error_is_shown_once_kafka_is_known_to_be_silent(self) -> None:
+    @pytest.mark.parametrize("is_silent", [False, True])
+    def test_what_was_known_before_an_error_is_shown_while_it_is_fresh(self, is_silent: bool) -> None:
         silent_since_ms: list[int | None] = [None]
-        kept, outcomes = Kept(0.0, 60.0, lambda: silent_since_ms[0]), iter([None])
+        kept, failed = Kept(0.0, 60.0, lambda: silent_since_ms[0]), threading.Event()
+        outcomes = iter(["found"])
 
         def find() -> str:
-            if next(outcomes, "none") is None:
-                return "found"
-            raise UserError("Kafka cannot be reached")
-
-        def has_failed() -> bool:
-            try:
-                kept.get("rows", find)
-            except UserError:
-                return True
-            return False
+            found = next(outcomes, None)
+            if found is None:
+                failed.set()
+                raise UserError("Kafka cannot be reached")
+            return found
 
         first = kept.get("rows", find)
-        wait_until(has_failed, SOON_S, "the error")
-        silent_since_ms[0] = wall_clock.now_ms()
         assert kept.get("rows", find) == first
+        assert failed.wait(SOON_S)
+        silent_since_ms[0] = wall_clock.now_ms() if is_silent else None
+        assert kept.get("rows", find) == first
+
+    def test_a_page_that_does_not_wait_learns_that_nothing_is_known_yet(self) -> None:
+        kept, may_end = Kept(60.0, 60.0), threading.Event()
+        with pytest.raises(NotYetError):
+            kept.get("rows", lambda: may_end.wait(SOON_S), wait_s=0.0)
+        may_end.set()
+        assert kept.get("rows", lambda: False).found
 
     def test_each_answer_has_its_own_advice(self) -> None:
         hints.begin("dashboard", None)
         try:
             kept = Kept(60.0, 60.0)
             answers = [kept.get(name, lambda: hints.is_new("Start one")) for name in ("programs", "health")]
-            assert [answer and answer.found for answer in answers] == [True, True]
+            assert [answer.found for answer in answers] == [True, True]
         finally:
             hints.forget()
 
@@ -172,12 +178,28 @@ class TestKept:
 
         def is_found() -> bool:
             try:
-                answer = kept.get("rows", lambda: "found")
+                return kept.get("rows", lambda: "found").found == "found"
             except UserError:
                 return False
-            return answer is not None and answer.found == "found"
 
         wait_until(is_found, SOON_S, "an answer after the error")
+
+
+def test_after_a_question_without_an_answer_the_next_one_follows_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[float] = []
+
+    class Deaf:
+        def list_topics(self, *_: object, **__: object) -> None:
+            asked.append(time.monotonic())
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(Cluster, "consumer", lambda *_: Deaf())
+    with contact.Contact(Cluster("127.0.0.1:1", {}), Topics()):
+        wait_until(lambda: len(asked) > 4, SOON_S, "some questions")
+    assert asked[4] - asked[0] < 4 * contact._ASK_EVERY_S
 
 
 def test_commands_in_sentences_are_code_and_names_stay_text() -> None:
@@ -208,7 +230,7 @@ class TestActivators:
     """The table of what the activators hold back."""
 
     def shown(self, told: Told) -> str:
-        return html("activators.html", rows=[program_pages._activator_row(told)], found=1, search="")
+        return html("activators.html", rows=[told], found=1, search="")
 
     def test_what_is_held_back_is_shown_with_the_reason(self) -> None:
         row = activator_row(held=HeldRow("id", 7, "2 of 2 programs run"))
@@ -245,8 +267,8 @@ class TestActivators:
 def test_tasks_are_shown_with_their_interval_and_failures() -> None:
     task = TaskRow("CLOSE_IDLE_CONNECTIONS", 5, "closes what is idle", 3, 1, 0, TIME, 0, 1, f"OSError {NAME}")
     row = ProgramRow("transport", "box:4711", 5_000, TIME, [task], [])
-    shown = html("maintenance.html", programs=[{"row": row, "tasks": [program_pages._task(row, task)]}])
-    for text in ("25s", "closes what is idle", f"last failed: OSError {ESCAPED}", "transport box:4711"):
+    shown = html("maintenance.html", programs=[row])
+    for text in ("25 s", "closes what is idle", f"last failed: OSError {ESCAPED}", "transport box:4711"):
         assert text in shown, text
 
 
@@ -256,6 +278,17 @@ def test_a_connection_is_shown_with_its_last_error() -> None:
     shown = html("connections.html", found=[(row, connection)], is_running=True)
     for text in ("tcp://south:9092", "12,034", "2 (1,250 B)", "suppressed until", f"refused {ESCAPED}"):
         assert text in shown, text
+
+
+@pytest.mark.parametrize("is_running", [False, True])
+def test_without_connections_the_page_says_what_needs_them_and_names_the_guide(is_running: bool) -> None:
+    shown = html("connections.html", found=[], is_running=is_running)
+    assert "only conversations with services" in shown
+    assert "docs/guide/instances.md" in shown
+
+
+def test_without_programs_the_page_of_periodic_tasks_names_their_document() -> None:
+    assert "docs/periodic-tasks.md" in html("maintenance.html", programs=[])
 
 
 def test_dead_letters_show_what_is_missing_as_unknown() -> None:

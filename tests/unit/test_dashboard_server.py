@@ -8,8 +8,10 @@ from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.types import Message
 
-from streaming.cli.dashboard.server import Dashboard, Entry, News, Page, Part
-from tests.support.dashboards import RowsInMemory, application_of, ask, row
+from streaming.cli.dashboard.kept import NotYetError
+from streaming.cli.dashboard.server import Dashboard, Entry, News, Page, Part, application
+from streaming.errors import UserError
+from tests.support.dashboards import NAMES, RowsInMemory, application_of, ask, row
 
 TOKEN = "0123456789abcdef"  # noqa: S105  (of this test alone)
 FORM = {"content_type": "application/x-www-form-urlencoded"}
@@ -81,6 +83,26 @@ def test_a_token_with_other_letters_is_only_wrong() -> None:
     assert ask(app, authorization="Bearer ü€").status == 401
     assert ask(app, "/token", method="POST", body="token=%ff%fe", **FORM).status == 401
     assert ask(app, "/token", method="POST", body=f"x={'y' * 10**6}&token={TOKEN}", **FORM).status == 401
+
+
+@pytest.mark.parametrize(("faults", "name"), [(0, "Health"), (1, "Health 1 fault"), (1_234, "Health 1,234 faults")])
+def test_the_navigation_says_how_many_faults_there_are(faults: int, name: str) -> None:
+    entries = [Entry("/", lambda _: Page("A page", [])), Entry("/health", lambda _: Page("Health", []), "Health")]
+    app = application(Dashboard(entries, lambda: 0, lambda: News(faults=faults)), NAMES, None, is_secure=False)
+    [link] = re.findall(r'<a href="/health">(.*?)</a>', ask(app).text, re.DOTALL)
+    assert " ".join(re.sub("<[^>]*>", "", link).split()) == name
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "said"), [(NotYetError(), 202, "being looked at"), (UserError("no"), 503, "no")]
+)
+def test_a_page_without_an_answer_says_so(error: Exception, status: int, said: str) -> None:
+    def build(_: QueryParams) -> Page:
+        raise error
+
+    answer = ask(application(Dashboard([Entry("/", build)], lambda: 0, News), NAMES, None, is_secure=False))
+    assert answer.status == status
+    assert said in answer.text
 
 
 def test_readers_of_one_page_share_what_is_rendered() -> None:

@@ -10,7 +10,7 @@ import pytest
 from streaming.cli.dashboard.live_services import BoundedRows
 from streaming.cli.dashboard.table_pages import paged
 from streaming.cli.routing.explained_routes import Origin, instance_of, one_case, results
-from streaming.wire.service_commands import CreateRoute, CreateService, DropService
+from streaming.wire.service_commands import CreateDatabase, CreateRoute, CreateService, DropService
 from streaming.wire.service_views import EndpointRow, decode_endpoint
 from tests.support.conversation_scene import DEFINITIONS
 from tests.support.service_records import html, live_services, record
@@ -117,7 +117,20 @@ def test_what_is_not_read_yet_is_not_said_to_be_missing() -> None:
     page = text(html(live_services(is_complete=False), "/services"))
     assert "The topics of services are being read" in page
     assert "There is no service yet" not in page
-    assert "There is no service yet" in text(html(live_services(), "/services"))
+    assert "Services are not used here" not in page
+    assert "There is no service yet" in text(html(live_services([CreateDatabase("A", "a-id")]), "/services"))
+
+
+@pytest.mark.parametrize("path", ["/services", "/conversations", "/transmissions"])
+def test_where_no_service_is_defined_one_sentence_says_so_and_names_the_guide(path: str) -> None:
+    live = live_services()
+    live.has_router = False
+    page = html(live, path)
+    assert text(page).count("Services are not used here: only programs that answer each other") == 1
+    assert "docs/guide/services.md" in page
+    assert 'class="wrong"' not in page
+    assert "<form" not in page
+    assert "<h2>" not in page
 
 
 @pytest.mark.parametrize("path", ["/services", "/conversations", "/transmissions"])
@@ -133,9 +146,10 @@ def test_without_topics_each_page_says_what_to_do_and_shows_the_rest_later(path:
 @pytest.mark.parametrize("path", ["/services", "/conversations", "/transmissions"])
 def test_where_services_are_not_used_it_is_no_fault_that_they_have_no_topics(path: str) -> None:
     live = live_services(DEFINITIONS)
-    live.problem, live.unused = "Topics are missing.", "Services are not used here. `queue-activation topics`"
+    live.problem, live.unused = "Topics are missing.", "`queue-activation topics` creates their topics."
     page = html(live, path)
-    assert "Services are not used here. <code>queue-activation topics</code>" in page
+    assert "Services are not used here: only programs that answer each other" in page
+    assert "docs/guide/services.md</code> describes. <code>queue-activation topics</code> creates" in page
     assert "Topics are missing." not in page
     assert 'class="wrong"' not in page
 

@@ -103,6 +103,13 @@ def test_arrivals_members_and_only_empties_without_where() -> None:
     assert line.empties == [FROM_MS + 3_000]
 
 
+def test_the_picture_of_a_group_whose_members_report_nothing_has_no_lanes_of_reports() -> None:
+    observed = (2_000, events.GroupObserved(3, True, 4))
+    reported = (1_000, events.MessageArrived(5))
+    for line, has_lanes in ((of(observed), False), (of(reported, observed), True), (of(), True)):
+        assert (">arrivals<" in picture(line)) is has_lanes
+
+
 def test_a_request_suppresses_others_until_its_answer_or_else_until_its_time_out() -> None:
     requested = row(1_100, "NOTIFIED", next_check_time=after(31_000))
     assert of(rows=(requested,)).suppressed == [Span(FROM_MS + 1_000, FROM_MS + 31_000, "1")]

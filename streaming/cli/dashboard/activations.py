@@ -1,7 +1,9 @@
 """Activations as the pages show them: from notifications, and from the tasks that a monitor requests itself."""
 
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import msgspec
 from confluent_kafka import Message
@@ -13,8 +15,8 @@ from streaming.wire.notifications import Activation
 from streaming.wire.output_records import StartActivatedTask
 from streaming.wire.record_decoders import InvalidRecordError, decode_json
 
-# Records of one activation: a notification for each event notification, and a task. A queue that was dropped and
-# created again counts from 1 again, but not so soon.
+# Records of one activation with the same number are written within this time. A queue that was dropped and created
+# again counts from 1 again, but not so soon.
 _ONE_MS = 60_000
 _decoder = msgspec.json.Decoder(StartActivatedTask)
 
@@ -27,11 +29,11 @@ class Activated:
         queue: The queue.
         event_type: The name of the EventType.
         sequence: Its number.
-        post_time: When the monitor decided.
+        post_time: When the monitor decided. Of a task whose queue has no known row: when the monitor wrote the task.
         reason: The name of the Reason; None if the queue was set OFF.
         unread_messages: The number of unread messages.
         tasks_waiting: The number of readers that waited.
-        asked: Who was asked for a reader: event notifications, and tasks with their procedures.
+        asked: The requests for a reader: event notifications, and tasks with their procedures.
     """
 
     queue: str
@@ -60,7 +62,7 @@ def of_notification(found: Activation) -> Activated:
 
 
 def of_task(message: Message) -> Activated | None:
-    """Returns the activation that has requested a task; None if the task is started again, or ended before it ran.
+    """Returns the activation that has requested a task; None if the task is a repetition, or has ended.
 
     Raises:
         InvalidRecordError: The record does not request a task.
@@ -86,14 +88,10 @@ def of_task(message: Message) -> Activated | None:
 
 
 class Activations:
-    """The last activations, one for all records of each."""
+    """The last activations, each from all of its records."""
 
     def __init__(self, most: int) -> None:
-        """Begins without any.
-
-        Args:
-            most: The number of activations that are kept.
-        """
+        """Stores how many activations are kept."""
         self._most = most
         self._found: OrderedDict[tuple[str, str, int], Activated] = OrderedDict()
         self._last: dict[str, Activated] = {}
@@ -112,6 +110,15 @@ class Activations:
         if len(self._found) > self._most:
             self._found.popitem(last=False)
 
+    def take_row(self, queue: str, row: Mapping[str, Any]) -> None:
+        """Takes the instant of an activation from a row of the monitors view. The record of a task has no instant."""
+        key = queue, EventType.QUEUE_ACTIVATION.value, row["activation_sequence"]
+        known, decided = self._found.get(key), row["last_activated_time"]
+        if known is not None and decided and 0 < _ms(known) - (iso_ms(decided) or 0) < _ONE_MS:
+            self._found[key] = dated = replace(known, post_time=decided)
+            if self._last.get(queue) is known:
+                self._last[queue] = dated
+
     def last(self, queue: str) -> Activated | None:
         """Returns the last activation of a queue; None if none was taken."""
         return self._last.get(queue)
@@ -121,7 +128,7 @@ class Activations:
         self._last.pop(queue, None)
 
     def newest_first(self) -> list[Activated]:
-        """Returns all, newest first. Notifications and tasks come from different topics, so they have no order."""
+        """Returns all activations, newest first. Notifications and tasks come from different topics without order."""
         return sorted(self._found.values(), key=_ms, reverse=True)
 
 

@@ -1,4 +1,4 @@
-"""The place where the dashboard is served; without the packages that only serving needs."""
+"""The address of the dashboard. This module needs no package of the extra `dashboard`."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,15 +8,15 @@ DEFAULT_PORT = 8466
 
 @dataclass(frozen=True)
 class Address:
-    """The place where the dashboard is served, and those whom it serves.
+    """The address of the dashboard, and its protection.
 
     Attributes:
         host: The address of this machine.
-        port: The port; 0: a free one.
-        token: What readers must know; None: nothing.
-        certificate: The file with the certificate; None: without TLS.
-        key: The file with its key.
-        is_open: Whether other machines are served without token and TLS.
+        port: The port; 0: any free port.
+        token: The token that readers must know; None: no token.
+        certificate: The file with the certificate; None: no TLS.
+        key: The file with the certificate's key.
+        is_open: Whether other machines need neither token nor TLS.
     """
 
     host: str = "127.0.0.1"
@@ -28,10 +28,10 @@ class Address:
 
     @property
     def is_secure(self) -> bool:
-        """Returns whether it is served by TLS."""
+        """Returns whether TLS protects the dashboard."""
         return self.certificate is not None
 
     def url(self, port: int) -> str:
-        """Returns the address for a browser."""
+        """Returns the address for a browser, given the port in use."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http{'s' if self.is_secure else ''}://{host}:{port}/"

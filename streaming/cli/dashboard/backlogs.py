@@ -1,7 +1,8 @@
-"""The records that wait for each program, as far as the program leaves in Kafka how far it has got."""
+"""The records that wait for each program, as far as the program has written its place to Kafka."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 
@@ -23,7 +24,7 @@ class Backlog:
         program: The program.
         topic: The topic.
         waiting: Their number, in offsets; None: not known.
-        problem: Why it is not known, as far as Kafka says.
+        problem: Why the number is not known, as far as Kafka says.
     """
 
     program: str
@@ -32,26 +33,33 @@ class Backlog:
     problem: str = ""
 
 
+# Returns topic -> partition -> the next offset of a program, given topic -> number of partitions.
+_Places = Callable[[Mapping[str, int]], Mapping[str, Mapping[int, int]]]
+
+
 def find(kafka: Cluster, topics: Topics) -> list[Backlog]:
-    """Returns the backlogs of the programs; of monitor and observer, which keep their places themselves, little.
+    """Returns the backlogs of the programs. Monitor and observer keep most of their places themselves.
 
     Raises:
         UserError: Kafka cannot be reached, or refuses.
     """
-    of_groups = {"monitor": topics.ticks, "activator": topics.activations, "host": topics.tasks}
-    found = [_of_group(kafka, topics, program, topic) for program, topic in of_groups.items()]
+    found = []
+    for program, topic in {"monitor": topics.ticks, "activator": topics.activations, "host": topics.tasks}.items():
+        found += _of_program(kafka, program, [topic], topic, partial(_committed, kafka, topics, program))
     if has_services(kafka, topics):
-        found += _of_router(kafka, topics)
-        found.append(_of_transport(kafka, topics))
+        of_router = partial(_of_router, kafka, topics)
+        found += _of_program(kafka, "router", topics.service_inputs(), topics.service_progress, of_router)
+        of_transport = partial(_of_transport, kafka, topics)
+        found += _of_program(kafka, "transport", [topics.service_decisions], topics.service_marks, of_transport)
     return found
 
 
 def waiting(done: Mapping[int, int], firsts: Sequence[int], ends: Sequence[int]) -> int | None:
-    """Returns the number of offsets between places and the ends of partitions; None: it is not known.
+    """Returns the number of offsets between places and the ends of partitions; None if the number is not known.
 
     Args:
-        done: Partition -> the next offset of the program; empty: it has left no place.
-        firsts: The first offset of each partition, which counts for one without a place.
+        done: Partition -> the next offset of the program; empty: the program has written no place.
+        firsts: The first offset of each partition. It is the place in a partition without one.
         ends: The end of each partition.
     """
     if not done:
@@ -60,47 +68,35 @@ def waiting(done: Mapping[int, int], firsts: Sequence[int], ends: Sequence[int])
     return sum(max(0, end - max(first, done.get(number, 0))) for number, (first, end) in places)
 
 
-def _of_group(kafka: Cluster, topics: Topics, program: str, topic: str) -> Backlog:
-    try:
-        count = Admin(kafka).require_topics(rights(reads=[topic]))[topic]
-        done = _committed(kafka, topics.prefix + PROGRAMS[program][0], topic, count)
-        return Backlog(program, topic, _waiting(kafka, topic, count, done))
-    except UserError as error:
-        return Backlog(program, topic, None, str(error))
-
-
-def _of_router(kafka: Cluster, topics: Topics) -> list[Backlog]:
-    names = topics.service_inputs()
-    try:
-        counts = Admin(kafka).require_topics(rights(reads=[*names, topics.service_progress]))
-        places = router_progress(kafka, topics)
-        return [
-            Backlog(
-                "router", name, _waiting(kafka, name, counts[name], places.get(name.removeprefix(topics.prefix), {}))
-            )
-            for name in names
-        ]
-    except UserError as error:
-        return [Backlog("router", name, None, str(error)) for name in names]
-
-
-def _of_transport(kafka: Cluster, topics: Topics) -> Backlog:
-    topic, marks = topics.service_decisions, topics.service_marks
-    try:
-        counts = Admin(kafka).require_topics(rights(reads=[topic, marks]))
-        done = carried_out(kafka, topics, counts[marks])
-        return Backlog("transport", topic, _waiting(kafka, topic, counts[topic], done))
-    except UserError as error:
-        return Backlog("transport", topic, None, str(error))
-
-
-def _waiting(kafka: Cluster, topic: str, count: int, done: Mapping[int, int]) -> int | None:
+def _of_program(kafka: Cluster, program: str, names: list[str], of_places: str, places: _Places) -> list[Backlog]:
+    """Returns the backlogs of a program in some topics, given the topic on which its places depend, and the places."""
     admin = Admin(kafka)
+    try:
+        counts = admin.require_topics(rights(reads=[*names, of_places]))
+        done = places(counts)
+        return [Backlog(program, name, _waiting(admin, name, counts[name], done.get(name, {}))) for name in names]
+    except UserError as error:
+        return [Backlog(program, name, None, str(error)) for name in names]
+
+
+def _waiting(admin: Admin, topic: str, count: int, done: Mapping[int, int]) -> int | None:
     return waiting(done, admin.offsets(topic, count, EARLIEST), admin.offsets(topic, count, LATEST))
 
 
-def _committed(kafka: Cluster, group_id: str, topic: str, count: int) -> dict[int, int]:
-    """Returns partition -> the offset that a consumer group has committed; raises UserError."""
+def _of_router(kafka: Cluster, topics: Topics, _: Mapping[str, int]) -> Mapping[str, Mapping[int, int]]:
+    return {topics.prefix + name: done for name, done in router_progress(kafka, topics).items()}
+
+
+def _of_transport(kafka: Cluster, topics: Topics, counts: Mapping[str, int]) -> Mapping[str, Mapping[int, int]]:
+    return {topics.service_decisions: carried_out(kafka, topics, counts[topics.service_marks])}
+
+
+def _committed(
+    kafka: Cluster, topics: Topics, program: str, counts: Mapping[str, int]
+) -> Mapping[str, Mapping[int, int]]:
+    """Returns the offsets that a program's consumer group has committed in one topic; raises UserError."""
+    group_id = topics.prefix + PROGRAMS[program][0]
+    ((topic, count),) = counts.items()
     asked = ConsumerGroupTopicPartitions(group_id, [TopicPartition(topic, number) for number in range(count)])
     try:
         client = Admin(kafka).client_for_group(group_id)
@@ -109,4 +105,4 @@ def _committed(kafka: Cluster, group_id: str, topic: str, count: int) -> dict[in
     except KafkaException as error:
         reason = error.args[0]
         raise denial(reason) or UserError(f"Kafka does not say what {group_id} has committed: {reason.str()}") from None
-    return {each.partition: each.offset for each in places if each.error is None and each.offset >= 0}
+    return {topic: {each.partition: each.offset for each in places if each.error is None and each.offset >= 0}}

@@ -1,4 +1,4 @@
-"""The batches of a monitor or a router: when it committed the last one, and whether the next one is late."""
+"""The batches of a monitor or a router: when it committed the last batch, and whether the next batch is late."""
 
 from dataclasses import dataclass, replace
 
@@ -12,7 +12,7 @@ from streaming.system.ages import age
 from streaming.wire.signs_of_life import SignOfLife
 from streaming.wire.topics import Topics
 
-# A program that has begun for as long without a sign of life was not just started.
+# A program without a sign of life counts as just started for this time.
 _BEGINNING_S = 60.0
 
 
@@ -22,11 +22,11 @@ class Batches:
 
     Attributes:
         program: The program.
-        committed: When it last committed one; None: not known.
-        every: The time within which the next one comes; empty: not known.
-        late_after: The age of the last one from which on the next one is late; empty: not known.
-        problem: The sentence about one that is late, does not run, or may not be looked at; empty if all is well.
-        beginning: The sentence about one that was just started, as far as is known, instead of that; empty otherwise.
+        committed: The time of its last commit; None: not known.
+        every: The time within which the next batch comes; empty: not known.
+        late_after: The age of the last batch from which on the next batch is late; empty: not known.
+        problem: The sentence about a program that is late, does not run, or is invisible; empty if all is well.
+        beginning: The sentence about a program that has probably just been started, instead; empty otherwise.
     """
 
     program: str
@@ -37,10 +37,10 @@ class Batches:
     beginning: str = ""
 
     def told(self, for_s: float) -> tuple[str, bool]:
-        """Returns the sentence to tell, and whether what it says is normal.
+        """Returns the sentence for the pages, and whether it says something normal.
 
         Args:
-            for_s: Since when it has been beginning.
+            for_s: The time for which `beginning` has had a sentence.
         """
         return (self.beginning, True) if self.beginning and for_s < _BEGINNING_S else (self.problem, False)
 
@@ -58,13 +58,13 @@ def batches(kafka: Cluster, topics: Topics, program: str) -> Batches:
 
 
 def of_sign(program: str, sign: SignOfLife | None, now_ms: int, absence: str | None) -> Batches:
-    """Returns what a sign of life says.
+    """Returns the batches that a sign of life reports.
 
     Args:
         program: The program.
-        sign: Its last sign of life.
+        sign: The program's last sign of life.
         now_ms: The time.
-        absence: The sentence about one that does not run; None if it runs.
+        absence: The sentence about a program that does not run; None if it runs.
     """
     problem = presence.lateness(program, sign, now_ms) if absence is None else absence
     if sign is None:

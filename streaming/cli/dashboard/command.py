@@ -51,28 +51,23 @@ def dashboard(
     if (tls_certificate is None) != (tls_key is None):
         raise UserError(f"{hints.option('--tls-certificate')} and {hints.option('--tls-key')} need each other.")
     address = Address(host.strip("[]"), port, _token(token_file), tls_certificate, tls_key, is_open=unprotected)
-    _check(
-        address.host,
-        has_token=token_file is not None,
-        has_tls=tls_certificate is not None and tls_key is not None,
-        is_open=unprotected,
-    )
+    _check(address)
     serve(place.cluster(), place.topics(), address)
 
 
 def is_loopback(host: str) -> bool:
-    """Returns whether only this machine reaches an address."""
+    """Returns whether only this machine can reach an address."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
 
 
-def _check(host: str, *, has_token: bool, has_tls: bool, is_open: bool) -> None:
-    if is_loopback(host) or is_open or (has_token and has_tls):
+def _check(address: Address) -> None:
+    if is_loopback(address.host) or address.is_open or (address.token and address.certificate):
         return
     raise UserError(
-        f"Other machines can reach {host}, so readers must know a token, and TLS must protect it: set "
+        f"Other machines can reach {address.host}, so readers must know a token, and TLS must protect it: set "
         f"{hints.option('--token-file')}, {hints.option('--tls-certificate')} and {hints.option('--tls-key')}. If a "
         f"proxy does both, set {hints.option('--unprotected')}."
     )

@@ -1,4 +1,4 @@
-"""The contact with Kafka and with the monitor: since when the one has not answered, and whether the other one runs.
+"""The contact with Kafka and with the monitor: since when Kafka has not answered, and whether a monitor runs.
 
 While Kafka is silent, nothing else may ask it: librdkafka's admin client may abort the process if requests time out
 (see kafka/group_coordinator.py). A consumer's requests have no such fault, so a consumer asks here.
@@ -15,11 +15,14 @@ from streaming.kafka.clients import Cluster
 from streaming.system import hints, wall_clock
 from streaming.wire.topics import Topics
 
-# Kafka is asked this often, and counts as silent once it has not answered for longer than a question may take.
+# The next question comes after this time, and sooner after one without an answer: on a busy machine, one answer of
+# several may be late.
 _ASK_EVERY_S = 2.0
+_RETRY_S = 0.2
 _TIMEOUT_S = 3.0
+# Kafka counts as silent after this time without an answer.
 _SILENT_MS = 6_000
-# A monitor that was killed counts as running for as long.
+# A monitor that was killed counts as running for this time anyway.
 _LOOK_EVERY_S = 10.0
 _AGAIN_AFTER_S = 5.0
 
@@ -28,9 +31,9 @@ class Contact:
     """The contact with Kafka and with the monitor. A context manager: a thread asks while the block runs.
 
     Attributes:
-        version: Grows when Kafka answers again, and when there is news of the monitor.
-        monitor: The sentence about a monitor that does not run, is late, or may not be looked at; empty if all is well.
-        is_normal: Whether it says only that the monitor was just started.
+        version: A number that grows when Kafka answers again, and when there is news of the monitor.
+        monitor: The sentence about a monitor that does not run, is late, or is invisible; empty if all is well.
+        is_normal: Whether that sentence says only that the monitor has just been started.
     """
 
     def __init__(self, cluster: Cluster, topics: Topics) -> None:
@@ -54,22 +57,25 @@ class Contact:
         self._thread.join(timeout=2.0)
 
     def silent_since_ms(self) -> int | None:
-        """Returns when Kafka last answered, if that was longer ago than an answer takes; None if it answers."""
+        """Returns when Kafka last answered if Kafka counts as silent; None if it answers."""
         last_ms = self._answered_ms
         return None if last_ms is None or wall_clock.now_ms() - last_ms <= _SILENT_MS else last_ms
 
     def wait_before_next_try(self, stop: threading.Event) -> None:
-        """Waits after an error until it is worth while to ask Kafka again, or until `stop` is set."""
+        """Waits after an error until Kafka may answer again, or until `stop` is set."""
         while not stop.wait(_AGAIN_AFTER_S) and self.silent_since_ms() is not None:
             pass
 
     def _run(self) -> None:
-        # The client requires a group; it neither joins it nor commits anything.
-        consumer, looked_at_s = self._cluster.consumer({"group.id": "queue-activation-contact"}), float("-inf")
+        # The client requires a group. It neither joins the group nor commits anything.
+        consumer = self._cluster.consumer({"group.id": "queue-activation-contact"})
+        looked_at_s, wait_s = float("-inf"), _ASK_EVERY_S
         try:
-            while not self._is_stopped.wait(_ASK_EVERY_S):
+            while not self._is_stopped.wait(wait_s):
                 if not self._is_answered(consumer):
+                    wait_s = _RETRY_S
                     continue
+                wait_s = _ASK_EVERY_S
                 was_silent = self.silent_since_ms() is not None
                 self._answered_ms = wall_clock.now_ms()
                 self.version += was_silent

@@ -1,90 +1,83 @@
-"""The pages about conversations: all of them by state and age, what is held and why, and one of them."""
+"""The pages about conversations: all conversations, one conversation, and held messages."""
 
-from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from starlette.datastructures import QueryParams
 
 from streaming.cli.conversations import lists, show, unknown
-from streaming.cli.dashboard.kept import Kept, Shared
-from streaming.cli.dashboard.live_services import MAX_ROWS, LiveServices
+from streaming.cli.dashboard.kept import Kept
+from streaming.cli.dashboard.live_services import MAX_ROWS, LiveServices, Services
 from streaming.cli.dashboard.server import Page, Part
-from streaming.cli.dashboard.service_pages import live_parts
+from streaming.cli.dashboard.service_pages import live_page
 from streaming.cli.dashboard.table_pages import paged
 from streaming.cli.routing import explained_routes
 from streaming.system import wall_clock
-from streaming.wire.service_views import EndpointRow, TransmissionRow
+from streaming.wire.service_views import EndpointRow
 
 _HELD = "held"
-# Reasons that the page lists; each is one sentence.
+# All readers share the rows for this time, as counting all endpoints takes long.
+_SHARED_S = 1.5
+# The number of reasons on the page.
 _MOST_REASONS = 20
-# What the command marks by a sign.
+# The command marks this field by a sign.
 _NAMES = {explained_routes.RESULT: "outcome"}
 
 
 class ConversationPages:
-    """Builds the pages from the live view, and that of one conversation from what `conversation show` reads."""
+    """Builds the pages: of many conversations from the live view, of one conversation as `conversation show` does."""
 
     def __init__(self, services: LiveServices) -> None:
         self._services = services
-        self._shared = Shared()
+        self._shared = Kept(_SHARED_S, _SHARED_S)
         self._kept = Kept(silent_since_ms=services.contact.silent_since_ms)
 
     def conversations(self, query: QueryParams) -> Page:
-        """Returns the page of all endpoints: their counts, what waits, and those that are searched for."""
+        """Returns the page of all endpoints: counts, waiting messages, and the endpoints that a reader searches for."""
         search, state, held_only = query.get("search", "").strip(), query.get("state", ""), _HELD in query
-        found = self._shared.get("rows", self._rows)
-        shown = self._shared.get(
-            ("endpoints", search, state, held_only), partial(found.selected, search, state, held_only=held_only)
-        )
-        page = paged(shown, query.get("page"))
+        found = self._shared.get("rows", self._rows).found
+        select = partial(found.selected, search, state, held_only=held_only)
+        page = paged(self._shared.get(f"endpoints {held_only} {state} {search}", select).found, query.get("page"))
         names = lists.short((row.conversation_id for _, row in page.rows), is_narrow=True)
         values = {
-            "rows": [_endpoint(row, names[row.conversation_id], found.held.get(key)) for key, row in page.rows],
             "paged": page,
+            "names": names,
+            "held": found.held,
             "all": len(found.endpoints),
             "query": {"search": search, "state": state, **({_HELD: "yes"} if held_only else {})},
             "path": "/conversations",
-            "inexact": lists.INEXACT,
         }
         parts = [
-            Part("counts", "conversation_counts.html", _counts(found, state)),
-            Part("waiting", "waiting.html", _waiting(found)),
+            Part("counts", "conversation_counts.html", {"found": found, "chosen": state, "kept": MAX_ROWS}),
+            Part("waiting", "waiting.html", {"found": found, "most": _MOST_REASONS}),
             Part("conversations", "conversations.html", values),
         ]
         form = {"search": search, "state": state, "states": [*lists.STATES], "is_held": held_only}
-        return Page("Conversations", live_parts(self._services, parts), "conversations_form.html", form)
+        return live_page(self._services, Page("Conversations", parts, "conversations_form.html", form))
 
     def transmissions(self, query: QueryParams) -> Page:
-        """Returns the page of all messages that are held, oldest first."""
+        """Returns the page of all held messages, oldest first."""
         search = query.get("search", "").strip()
-        found = self._shared.get("rows", self._rows)
+        found = self._shared.get("rows", self._rows).found
         rows = sorted(found.held.values(), key=lambda each: (each.held_since or "", each.conversation_id))
         rows = [each for each in rows if _is_searched(search, each.conversation_id, each.to_service, each.from_service)]
         page = paged(rows, query.get("page"))
         names = lists.short((row.conversation_id for row in page.rows), is_narrow=True)
         values = {
-            "rows": [_transmission(each, names[each.conversation_id]) for each in page.rows],
             "paged": page,
+            "names": names,
             "is_complete": found.is_complete,
             "query": {"search": search},
             "path": "/transmissions",
         }
         parts = [Part("transmissions", "transmissions.html", values)]
-        return Page("Held messages", live_parts(self._services, parts), "search_form.html", {"search": search})
+        return live_page(self._services, Page("Held messages", parts, "search_form.html", {"search": search}))
 
     def conversation(self, query: QueryParams) -> Page:
         """Returns the page of one conversation: both endpoints, what is held, and why."""
         given = query.get("id", "")
-        answer = self._kept.get(f"conversation {given}", partial(self._facts, given))
-        if answer is None:
-            return Page("Conversation", [Part("conversation", "looking.html")])
-        found = answer.found
+        found = self._kept.get(f"conversation {given}", partial(self._facts, given)).found
         if found.is_known:
-            page = conversation_page(found)
-            return replace(page, parts=live_parts(self._services, page.parts))
+            return live_page(self._services, conversation_page(found))
         error = unknown.no_conversation(self._services.cluster, self._services.topics, given)
         return Page("Conversation", [Part("conversation", "error.html", {"error": str(error)})], status=404)
 
@@ -97,32 +90,22 @@ class ConversationPages:
 
     def _rows(self) -> "_Rows":
         with self._services.read() as found:
-            endpoints, held = dict(found.endpoints.rows), dict(found.held.rows)
-            return _Rows(
-                endpoints, held, is_full=found.endpoints.is_full or found.held.is_full, is_complete=found.is_complete
-            )
+            return _Rows(found)
 
 
 class _Rows:
-    """The rows at one moment, and what is computed from all of them."""
+    """All rows at one moment, with counts of endpoints and the reasons why messages are held."""
 
-    def __init__(
-        self,
-        endpoints: Mapping[str, EndpointRow],
-        held: Mapping[str, TransmissionRow],
-        *,
-        is_full: bool,
-        is_complete: bool,
-    ) -> None:
-        self.endpoints = endpoints
-        self.held = held
-        self.is_full = is_full
-        self.is_complete = is_complete
-        self.counts = lists.counts(endpoints.values(), wall_clock.now_ms())
-        self.reasons = lists.reasons(held.values())
+    def __init__(self, found: Services) -> None:
+        self.endpoints = dict(found.endpoints.rows)
+        self.held = dict(found.held.rows)
+        self.is_full = found.endpoints.is_full or found.held.is_full
+        self.is_complete = found.is_complete
+        self.counts = lists.counts(self.endpoints.values(), wall_clock.now_ms())
+        self.reasons = lists.reasons(self.held.values())
 
     def selected(self, search: str, state: str, *, held_only: bool) -> list[tuple[str, EndpointRow]]:
-        """Returns the endpoints that a reader asks for, those first that have been idle for longest."""
+        """Returns the endpoints that a reader asks for, longest idle first."""
         found = [
             (key, row)
             for key, row in self.endpoints.items()
@@ -134,27 +117,8 @@ class _Rows:
         return found
 
 
-def _counts(found: _Rows, chosen: str) -> dict[str, Any]:
-    return {
-        "counts": found.counts,
-        "ages": lists.AGES,
-        "states": lists.STATES,
-        "chosen": chosen,
-        "is_complete": found.is_complete,
-        "kept": MAX_ROWS if found.is_full else None,
-    }
-
-
-def _waiting(found: _Rows) -> dict[str, Any]:
-    return {
-        "reasons": found.reasons[:_MOST_REASONS],
-        "more": max(0, len(found.reasons) - _MOST_REASONS),
-        "is_complete": found.is_complete,
-    }
-
-
 def conversation_page(found: show.ConversationFacts) -> Page:
-    """Returns the page of a conversation of which something is known."""
+    """Returns the page of a conversation that is known."""
     values = {
         "fields": [(_NAMES.get(name.strip(), name.strip()), lines) for name, lines in found.fields()],
         "reasons": lists.reasons(row for row, _ in found.held),
@@ -167,31 +131,3 @@ def _is_searched(search: str, conversation_id: str, *services: str) -> bool:
     """Returns whether an identifier begins with a text, or the name of a service contains it."""
     text = search.casefold()
     return not text or conversation_id.casefold().startswith(text) or any(text in each.casefold() for each in services)
-
-
-def _endpoint(row: EndpointRow, name: str, held: TransmissionRow | None) -> dict[str, Any]:
-    return {
-        "conversation": row.conversation_id,
-        "name": name,
-        "side": lists.SIDES[row.is_initiator],
-        "state": row.state,
-        "service": row.service,
-        "far_service": row.far_service,
-        "idle_since": row.idle_since,
-        "held": None if held is None else lists.held_messages(held.messages, row.state),
-        "why": None if held is None else lists.why(held.number, held.reason),
-    }
-
-
-def _transmission(row: TransmissionRow, name: str) -> dict[str, Any]:
-    return {
-        "conversation": row.conversation_id,
-        "name": name,
-        "side": lists.SIDES[row.is_initiator],
-        "since": row.held_since,
-        "messages": row.messages,
-        "to": row.to_service,
-        "why": lists.why(row.number, row.reason),
-        "next_try": row.next_try,
-        "when": lists.next_try(row),
-    }

@@ -1,4 +1,4 @@
-"""The map of an observed consumer group: which member owns which partition, and what waits there."""
+"""The map of an observed consumer group: the owner and the backlog of each partition."""
 
 import threading
 import time
@@ -9,11 +9,12 @@ from streaming.core.observer.pictures import place_name
 from streaming.errors import UserError
 from streaming.kafka.clients import Cluster
 
-# A question compares with its first look, so it is asked anew after this time.
+# A question compares each look with its first one, so a new question begins after this time.
 _ANEW_S = 10.0
-# An answer is shown for this time while the next question has none yet.
+# An answer is shown for this time while the next question has no answer.
 _KEPT_S = 20.0
-# Groups that somebody watches; the connections of one that nobody asks for are closed after a while.
+# The most groups with open connections, and the time after which the connections of a group are closed if no page
+# asks for it.
 _MOST_WATCHED = 8
 _FORGOTTEN_S = 60.0
 
@@ -33,10 +34,10 @@ class GroupMap:
     """The map of a group.
 
     Attributes:
-        finding: What a look has found; None: nothing, because of `problem`.
-        rows: Its partitions, those with the largest backlog first.
-        idle: The members without a partition.
-        problem: Why nothing was found; empty if something was.
+        finding: The result of the last look; None because of `problem`.
+        rows: Its partitions, largest backlog first.
+        idle: The number of members without a partition.
+        problem: Why there is no result; empty if there is one.
     """
 
     finding: Finding | None = None
@@ -46,7 +47,7 @@ class GroupMap:
 
 
 class GroupMaps:
-    """Looks at the groups that somebody watches, a little longer than somebody does."""
+    """Looks at the groups whose pages somebody watches."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -72,10 +73,9 @@ class GroupMaps:
                 self._close(group)
 
     def _forget_others(self, group: str) -> None:
-        oldest_first = sorted(self._watched, key=lambda name: self._watched[name].looked_s)
-        surplus = oldest_first[: max(0, len(oldest_first) - _MOST_WATCHED + 1)]
-        for name in oldest_first:
-            if name != group and (name in surplus or time.monotonic() - self._watched[name].looked_s > _FORGOTTEN_S):
+        old_s = time.monotonic() - _FORGOTTEN_S
+        for name, watched in sorted(self._watched.items(), key=lambda each: each[1].looked_s):
+            if name != group and (watched.looked_s < old_s or len({*self._watched, group}) > _MOST_WATCHED):
                 self._close(name)
 
     def _close(self, group: str) -> None:
@@ -85,7 +85,7 @@ class GroupMaps:
 
 
 class _Watched:
-    """A group that somebody watches."""
+    """A group whose page somebody watches."""
 
     def __init__(self, cluster: Cluster, group: str) -> None:
         self.survey = GroupSurvey(cluster, group)
@@ -94,7 +94,7 @@ class _Watched:
         self._answered: tuple[float, Finding] | None = None
 
     def look(self) -> Finding:
-        """Returns what is found now; while that is unknown, an answer that was found a short time ago."""
+        """Returns the result of a look now; while its answer is unknown, the last known answer for a short time."""
         self.looked_s = now_s = time.monotonic()
         if now_s - self._began_s >= _ANEW_S:
             self.survey.begin()

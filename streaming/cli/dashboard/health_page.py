@@ -1,4 +1,4 @@
-"""The page that says whether all is well: what `diagnose` finds, signs of life, and what waits for the programs."""
+"""The page Health: what `diagnose` finds, signs of life, and the records that wait for the programs."""
 
 from functools import partial
 
@@ -7,17 +7,18 @@ from starlette.datastructures import QueryParams
 from streaming.cli.dashboard import backlogs
 from streaming.cli.dashboard.backlogs import Backlog
 from streaming.cli.dashboard.batches import Batches, batches
-from streaming.cli.dashboard.kept import Kept
+from streaming.cli.dashboard.kept import Kept, NotYetError
 from streaming.cli.dashboard.live_view import LiveView
 from streaming.cli.dashboard.server import Page, Part
 from streaming.cli.diagnosis import diagnosis
 from streaming.cli.lines import say
 from streaming.cli.routing.definition_faults import Fault
+from streaming.errors import UserError
 from streaming.kafka.bootstrap_servers import own_addresses
 
-# Signs of life are looked at this often. Faults take some seconds to find.
-_EVERY_S, _FRESH_S = 5.0, 20.0
-_FAULTS_EVERY_S, _FAULTS_FRESH_S = 15.0, 60.0
+_SIGNS_EVERY_S = 5.0
+# Faults take some seconds to find. They are looked for while somebody looks at any page.
+_FAULTS_EVERY_S, _FAULTS_FRESH_S = 30.0, 120.0
 
 
 class HealthPage:
@@ -25,28 +26,32 @@ class HealthPage:
 
     def __init__(self, view: LiveView) -> None:
         self._view = view
-        self._signs = Kept(_EVERY_S, _FRESH_S, view.contact.silent_since_ms)
-        self._faults = Kept(_FAULTS_EVERY_S, _FAULTS_FRESH_S, view.contact.silent_since_ms)
+        silent_since_ms = view.contact.silent_since_ms
+        self._signs = Kept(_SIGNS_EVERY_S, silent_since_ms=silent_since_ms)
+        self._faults = Kept(_FAULTS_EVERY_S, _FAULTS_FRESH_S, silent_since_ms)
 
     def health(self, _: QueryParams) -> Page:
         """Returns the page."""
         faults, signs = self._faults.get("faults", self._find_faults), self._signs.get("signs", self._find_signs)
+        found, waiting = signs.found
         parts = [
-            Part("faults", "looking.html") if faults is None else Part("faults", "faults.html", {"answer": faults})
+            Part("faults", "faults.html", {"answer": faults}),
+            Part("warnings", "warnings.html", {"warnings": faults.warnings}),
+            Part("signs", "signs.html", {"batches": found, "backlogs": waiting}),
         ]
-        if faults is not None:
-            parts.append(Part("warnings", "warnings.html", {"warnings": faults.warnings}))
-        if signs is None:
-            parts.append(Part("signs", "looking.html"))
-        else:
-            found, waiting = signs.found
-            parts.append(Part("signs", "signs.html", {"batches": found, "backlogs": waiting}))
         return Page("Health", parts)
+
+    def fault_count(self) -> int:
+        """Returns the number of faults that were found last; 0 also if it is not known."""
+        try:
+            return len(self._faults.get("faults", self._find_faults, wait_s=0.0).found)
+        except (NotYetError, UserError):
+            return 0
 
     def _find_faults(self) -> list[Fault]:
         kafka, topics = self._view.cluster, self._view.topics
         place = diagnosis.Place(own_addresses(kafka.bootstrap_servers, topics.prefix))
-        warn = partial(say, err=True)  # taken by `Kept`
+        warn = partial(say, err=True)  # `Kept` shows the lines on the page
         return [fault for part in diagnosis.parts(kafka, topics, place, warn) for fault in part.faults]
 
     def _find_signs(self) -> tuple[list[Batches], list[Backlog]]:

@@ -8,13 +8,13 @@ from streaming.core.times import date_and_time, iso_ms, readable_time
 from streaming.system import wall_clock
 from streaming.system.ages import age, today
 
-# As `ages.instant_utc` writes them: today's without a date.
+# An instant as `ages.instant_utc` writes it: without a date if it is of today.
 _INSTANT = re.compile(r"\b(?:(\d{4}-\d\d-\d\d) )?(\d\d:\d\d:\d\d) UTC\b")
 UNKNOWN = Markup('<span class="unknown" title="not known">unknown</span>')
 
 
 def element(iso: str | None, none: str = "never") -> Markup:
-    """Returns an instant as an element; the word for None."""
+    """Returns an instant as an element; for None, a word."""
     if iso is None:
         return Markup('<span class="none">{}</span>').format(none)
     _, time = date_and_time(iso)
@@ -22,7 +22,7 @@ def element(iso: str | None, none: str = "never") -> Markup:
 
 
 def ago(iso: str | None, none: str = "never") -> Markup:
-    """Returns how long ago an instant was; the word for None."""
+    """Returns how long ago an instant was; for None, a word."""
     if iso is None:
         return Markup('<span class="none">{}</span>').format(none)
     if (at_ms := iso_ms(iso)) is None:  # any program may have written the record
@@ -37,9 +37,9 @@ def duration(duration_ms: int) -> str:
 
 
 def sentence(text: str) -> Markup:
-    """Returns a text with its commands, which are in backticks, as code, and its instants as elements."""
+    """Returns a text with elements: code for commands, which are in backticks, and times for instants."""
     parts = text.split("`")
-    if len(parts) % 2 == 0:  # a name or a line of a log has one
+    if len(parts) % 2 == 0:  # a name or a line of a log has a backtick
         return _with_instants(text)
     code = Markup("<code>{}</code>")
     return Markup("").join(
@@ -53,7 +53,7 @@ def capital(text: str) -> str:
 
 
 def _with_instants(text: str) -> Markup:
-    """Returns a text with its instants as elements, so that they are in the same zone as all others of the page."""
+    """Returns a text with its instants as elements, so that all instants of the page are in one zone."""
     parts, end = [], 0
     for found in _INSTANT.finditer(text):
         parts += [escape(text[end : found.start()]), _element_of(*found.groups())]
@@ -68,5 +68,5 @@ def _element_of(date: str | None, clock: str) -> Markup:
 
 
 def count(number: int | None) -> str | Markup:
-    """Returns a number with commas; None is unknown, never 0."""
+    """Returns a number with commas; for None, the word "unknown"."""
     return UNKNOWN if number is None else f"{number:,}"

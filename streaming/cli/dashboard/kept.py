@@ -4,7 +4,7 @@ import math
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -15,9 +15,13 @@ from streaming.system.threads import started
 
 T = TypeVar("T")
 
-# A page waits for an answer so long if it has none that is fresh.
+# The longest time for which a page waits for an answer if it has no fresh one.
 _LONGEST_S = 20.0
 _MOST = 20
+
+
+class NotYetError(Exception):
+    """No answer has come for as long as the page waits."""
 
 
 @dataclass(frozen=True)
@@ -25,9 +29,9 @@ class Answer(Generic[T]):
     """An answer.
 
     Attributes:
-        found: What was found.
-        at_ms: When the search for it has ended.
-        warnings: What could not be looked at, as sentences.
+        found: The result of the search.
+        at_ms: The time at which the search has ended.
+        warnings: Sentences about what could not be looked at.
     """
 
     found: T
@@ -35,8 +39,17 @@ class Answer(Generic[T]):
     warnings: list[str] = field(default_factory=list)
 
 
+@dataclass
+class _Question:
+    is_asked: bool = False
+    answer: Answer[Any] | None = None
+    found_s: float = -math.inf
+    error: Exception | None = None
+    failed_s: float = -math.inf
+
+
 class Kept:
-    """The last answers to some questions, each found anew after some time if somebody asks."""
+    """The last answers to some questions. Each is found anew after some time if a page asks."""
 
     def __init__(
         self, every_s: float = 1.5, fresh_s: float = 20.0, silent_since_ms: Callable[[], int | None] = lambda: None
@@ -44,106 +57,63 @@ class Kept:
         """Begins without answers.
 
         Args:
-            every_s: An answer is found anew after this time.
-            fresh_s: It is shown for this time while the next one is looked for.
-            silent_since_ms: Returns since when Kafka has not answered; None if it answers. While it is silent, nothing
-                is asked, and the answers that were fresh then are shown: what was asked before fails, or finds little.
+            every_s: The time after which an answer is found anew.
+            fresh_s: The time for which an answer is shown while the next search lasts, or fails.
+            silent_since_ms: Returns since when Kafka has not answered; None if it answers. While Kafka is silent,
+                nothing asks it, because questions fail then or find little. Answers that were fresh before are shown.
         """
         self._every_s = every_s
         self._fresh_s = fresh_s
         self._silent_since_ms = silent_since_ms
         self._questions: OrderedDict[str, _Question] = OrderedDict()
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
 
-    def get(self, name: str, find: Callable[[], T]) -> Answer[T] | None:
-        """Returns the last answer to a question; None: it is being looked for.
+    def get(self, name: str, find: Callable[[], T], wait_s: float = _LONGEST_S) -> Answer[T]:
+        """Returns the last answer to a question, or waits for the first one.
 
         Args:
             name: The question.
             find: Finds the answer.
+            wait_s: The longest wait.
 
         Raises:
-            UserError: `find` has raised it, or Kafka is silent.
+            NotYetError: No answer has come in this time.
+            UserError: `find` has raised it and no answer is fresh, or Kafka is silent.
         """
-        with self._lock:
-            question = self._questions.setdefault(name, _Question(self._silent_since_ms))
+        with self._changed:
+            question = self._questions.setdefault(name, _Question())
             self._questions.move_to_end(name)
-            while len(self._questions) > _MOST:
+            if len(self._questions) > _MOST:
                 self._questions.popitem(last=False)
-        if (since_ms := self._silent_since_ms()) is not None:
-            return question.kept(since_ms - round(self._fresh_s * 1000))
-        return question.answer(find, self._every_s, self._fresh_s)
+            if (since_ms := self._silent_since_ms()) is not None:
+                if question.answer is None or question.answer.at_ms < since_ms - self._fresh_s * 1000:
+                    raise UserError("This was not known when Kafka last answered.")
+                return question.answer
+            now_s = time.monotonic()
+            if now_s - question.found_s > self._fresh_s:
+                question.answer = None
+            if now_s - question.failed_s > self._fresh_s:
+                question.error = None
+            if not question.is_asked and now_s - max(question.found_s, question.failed_s) >= self._every_s:
+                question.is_asked = True
+                started(lambda: self._ask(question, find))
+            self._changed.wait_for(lambda: question.answer or question.error, wait_s)
+            if question.answer is not None:
+                return question.answer
+            raise question.error or NotYetError
 
-
-class _Question:
-    """A question and its last answer."""
-
-    def __init__(self, silent_since_ms: Callable[[], int | None]) -> None:
-        self._silent_since_ms = silent_since_ms
-        self._changed = threading.Condition()
-        self._is_asked = False
-        self._answered_s = -math.inf
-        self._answer: Answer[object] | None = None
-        self._error: BaseException | None = None
-
-    def kept(self, from_ms: int) -> Answer[Any]:
-        """Returns the last answer without looking for another; raises UserError if there is none since an instant."""
-        with self._changed:
-            if self._answer is None or self._answer.at_ms < from_ms:
-                raise UserError("This was not known when Kafka last answered.")
-            return self._answer
-
-    def answer(self, find: Callable[[], T], every_s: float, fresh_s: float) -> Answer[T] | None:
-        with self._changed:
-            age_s = time.monotonic() - self._answered_s
-            if age_s > fresh_s:
-                self._answer = self._error = None
-            if age_s >= every_s and not self._is_asked:
-                self._is_asked = True
-                started(lambda: self._ask(find))
-            self._changed.wait_for(lambda: self._answer or self._error, _LONGEST_S)
-            if self._error is not None:
-                raise self._error
-            return self._answer  # type: ignore[return-value]  # the same question has answers of the same type
-
-    def _ask(self, find: Callable[[], T]) -> None:
+    def _ask(self, question: _Question, find: Callable[[], Any]) -> None:
         answer, error = None, None
         try:
             with hints.anew(), lines.noted() as warnings:
-                found = find()
-            answer = Answer[object](found, wall_clock.now_ms(), list(dict.fromkeys(warnings)))
+                answer = Answer(find(), wall_clock.now_ms(), list(dict.fromkeys(warnings)))
         except Exception as raised:
             error = raised
         with self._changed:
-            self._is_asked = False
-            if self._answer is None or self._silent_since_ms() is None:
-                # The last answer stays beside an error, for a silence that comes next.
-                self._answer, self._error = answer or self._answer, error
-                self._answered_s = time.monotonic()
+            question.is_asked = False
+            if error is not None:
+                question.error, question.failed_s = error, time.monotonic()
+            elif question.answer is None or self._silent_since_ms() is None:
+                question.answer, question.found_s = answer, time.monotonic()
+                question.error = None
             self._changed.notify_all()
-
-
-# All readers of a page share what was computed for one of them.
-_SHARED_S = 1.5
-_MOST_SHARED = 50
-
-
-class Shared:
-    """Results that are computed once for all readers of a page, as they ask for them again and again."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._found: dict[Hashable, tuple[float, Any]] = {}
-
-    def get(self, key: Hashable, compute: Callable[[], T]) -> T:
-        """Returns what was computed lately for a key, or computes it."""
-        with self._lock:
-            at_s, found = self._found.get(key, (0.0, None))
-            if time.monotonic() - at_s < _SHARED_S:
-                return found  # type: ignore[no-any-return]
-        computed = compute()
-        with self._lock:
-            if len(self._found) >= _MOST_SHARED:
-                self._found.pop(next(iter(self._found)))
-            self._found[key] = time.monotonic(), computed
-        return computed

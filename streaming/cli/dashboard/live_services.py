@@ -5,18 +5,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from confluent_kafka import Message
 
 from streaming.cli.dashboard.contact import Contact
 from streaming.cli.diagnosis.running_faults import has_services
 from streaming.cli.routing.explained_routes import Origin, instance_of
-from streaming.cli.unused_services import unused
 from streaming.core.routing.definition_rules import RefusedDefinitionError
 from streaming.core.routing.definitions import Definitions
 from streaming.errors import UserError
-from streaming.kafka.admin import ADMIN_TIMEOUT_S, Admin
 from streaming.kafka.bootstrap_servers import own_addresses
 from streaming.kafka.clients import Cluster
 from streaming.kafka.latest_rows import LatestRows
@@ -26,23 +24,23 @@ from streaming.system import wall_clock
 from streaming.wire import service_commands
 from streaming.wire.record_decoders import RecordDecoder
 from streaming.wire.service_commands import ServiceCommand
-from streaming.wire.service_views import EndpointRow, TransmissionRow, decode_endpoint, decode_transmission
+from streaming.wire.service_views import decode_endpoint, decode_transmission
 from streaming.wire.topics import Topics
 
-Row = TypeVar("Row", EndpointRow, TransmissionRow)
+Row = TypeVar("Row")
 
 # A row of an endpoint takes about 1 KB of memory.
 MAX_ROWS = 50_000
-# A router that was killed counts as running for as long.
+# A router that was killed counts as running for this time.
 _LOOK_EVERY_S = 10.0
 _log = logging.getLogger(__name__)
 
 
-class BoundedRows(Generic[Row]):
-    """The last row of each key, for at most so many keys: those that came first.
+class BoundedRows(LatestRows[Row]):
+    """The last row of each key, for the first keys up to a number.
 
     Attributes:
-        is_full: Whether there are or were more keys than are kept.
+        is_full: Whether there are, or were, more keys.
     """
 
     def __init__(self, wanted: str, decode: Callable[[bytes], Row], most: int = MAX_ROWS) -> None:
@@ -51,29 +49,23 @@ class BoundedRows(Generic[Row]):
         Args:
             wanted: The kind of record, for messages.
             decode: Returns the row of a record's value; raises InvalidRecordError.
-            most: The number of rows that are kept.
+            most: The largest number of rows.
         """
         self.is_full = False
-        self._decode: Callable[[bytes], Row] = decode
         self._most = most
-        self._latest: LatestRows[Row] = LatestRows(wanted, self._decoded, _warn)
 
-    @property
-    def rows(self) -> dict[str, Row]:
-        """Returns key -> row."""
-        return self._latest.rows
+        def decoded(message: Message) -> tuple[str, Row | None]:
+            value = message.value()
+            return _key(message), None if value is None else decode(value)
 
-    def take(self, message: Message) -> None:
-        """Takes a record."""
-        key = _key(message)
-        if message.value() is not None and len(self.rows) >= self._most and key not in self.rows:
+        super().__init__(wanted, decoded, _warn)
+
+    def take(self, message: Message) -> str | None:
+        """Takes a record unless its key is one more than the largest number. Returns its key, or None."""
+        if message.value() is not None and len(self.rows) >= self._most and _key(message) not in self.rows:
             self.is_full = True
-        else:
-            self._latest.take(message)
-
-    def _decoded(self, message: Message) -> tuple[str, Row | None]:
-        value = message.value()
-        return _key(message), None if value is None else self._decode(value)
+            return None
+        return super().take(message)
 
 
 def _key(message: Message) -> str:
@@ -81,12 +73,12 @@ def _key(message: Message) -> str:
 
 
 class Services:
-    """Definitions and conversations, as the records of one reading of the topics say.
+    """Definitions and conversations, from the records of the topics.
 
     Attributes:
         endpoints: The endpoints of conversations.
-        held: What the router holds.
-        definitions: The definitions, as the commands make them.
+        held: The messages that the router holds.
+        definitions: The definitions that follow from the commands.
         is_complete: Whether the topics have been read to their ends.
     """
 
@@ -97,6 +89,12 @@ class Services:
         self.is_complete = False
         self._decoder: RecordDecoder[ServiceCommand] = RecordDecoder("service command", _decode_command, _warn)
 
+    @property
+    def is_used(self) -> bool:
+        """Returns whether commands have defined anything; True also while that is not known."""
+        defined = [*self.definitions.databases, *self.definitions.services()]
+        return not self.is_complete or len(defined) > 1 or bool(self.endpoints.rows or self.held.rows)
+
     def take_command(self, message: Message) -> None:
         """Carries out a record of service-commands, as the router does."""
         command = self._decoder.decode(message)
@@ -104,7 +102,7 @@ class Services:
             return
         with suppress(RefusedDefinitionError):
             command.apply(self.definitions, message.timestamp()[1])
-        # They are for the router, and would grow without end.
+        # The changes are for the router, and would grow without end.
         self.definitions.take_changes()
 
 
@@ -112,10 +110,10 @@ class LiveServices:
     """Services and conversations as they are now. A context manager: a thread reads while the block runs.
 
     Attributes:
-        contact: Whether Kafka answers.
-        version: Grows with each record that is taken.
+        contact: The contact with Kafka.
+        version: A number that grows with each record.
         problem: Why nothing is read at present, and what to do; empty if all is well.
-        unused: The sentence about an instance that has no topics of services; empty if it has, or that is not known.
+        unused: The sentence about missing topics of services; empty if they exist, or that is not known.
         addresses: The addresses of this instance, as routes name them.
         has_router: Whether a router runs; None: not known.
     """
@@ -144,13 +142,13 @@ class LiveServices:
 
     @contextmanager
     def read(self) -> Iterator[Services]:
-        """Returns what is known, which does not change while the block runs. Routes have expired as of now."""
+        """Yields definitions and conversations, which do not change while the block runs. Old routes have expired."""
         with self._lock:
             self._found.definitions.advance(wall_clock.now_ms())
             yield self._found
 
     def origin(self) -> Origin:
-        """Returns the definitions for an explanation; only for use in a block of `read`."""
+        """Returns the definitions for an explanation, for use in a block of `read`."""
         return Origin(lambda: self._found.definitions, instance_of(self.addresses, is_forwarding=False))
 
     def _run(self) -> None:
@@ -158,20 +156,20 @@ class LiveServices:
             try:
                 self._follow()
             except UserError as error:
-                self.unused = self._unused()
-                self._tell(str(error))
-                self._await_topics()
-                self.unused = ""
+                self.problem, self.unused = str(error), self._unused()
+                self.version += 1
+                self.contact.wait_before_next_try(self._is_stopped)
 
     def _unused(self) -> str:
         with suppress(UserError):
             if not has_services(self.cluster, self.topics):
-                return unused(self.cluster.bootstrap_servers, self.topics.prefix)
+                create = hints.command("topics", servers=self.cluster.bootstrap_servers, prefix=self.topics.prefix)
+                return f"The topics that they need do not exist. `{create}` creates them."
         return ""
 
     def _follow(self) -> None:
         found = Services()
-        take: dict[str, Callable[[Message], None]] = {
+        take: dict[str, Callable[[Message], object]] = {
             self.topics.service_commands: found.take_command,
             self.topics.service_conversations: found.endpoints.take,
             self.topics.service_transmissions: found.held.take,
@@ -179,7 +177,8 @@ class LiveServices:
         with TopicFollower(self.cluster, [*take], Start.BEGINNING) as follower:
             with self._lock:
                 self._found = found
-            self._tell("")
+            self.problem = self.unused = ""
+            self.version += 1
             looked_at_s = float("-inf")
             while not self._is_stopped.is_set():
                 if time.monotonic() - looked_at_s >= _LOOK_EVERY_S:
@@ -203,19 +202,6 @@ class LiveServices:
         if found is not self.has_router:
             self.has_router = found
             self.version += 1
-
-    def _tell(self, problem: str) -> None:
-        self.problem = problem
-        self.version += 1
-
-    def _await_topics(self) -> None:
-        """Waits before the next reading until this user may see all topics: most instances have no services."""
-        names = [self.topics.service_commands, self.topics.service_conversations, self.topics.service_transmissions]
-        while not self._is_stopped.is_set():
-            self.contact.wait_before_next_try(self._is_stopped)
-            with suppress(UserError):
-                if None not in Admin(self.cluster).visible_partitions(names, ADMIN_TIMEOUT_S).values():
-                    return
 
 
 def _decode_command(message: Message) -> ServiceCommand:

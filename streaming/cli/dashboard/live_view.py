@@ -1,16 +1,20 @@
-"""The rows of the views, kept up to date in memory by a thread for each way of reading."""
+"""The rows of queues and their activations, kept up to date in memory by one thread for each topic."""
 
 import logging
 import threading
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
 from confluent_kafka import Message
 
+from streaming.cli import activators
+from streaming.cli.activators import Told
 from streaming.cli.dashboard.activations import Activated, Activations, of_notification, of_task
 from streaming.cli.dashboard.contact import Contact
+from streaming.cli.dashboard.kept import Kept, NotYetError
 from streaming.cli.tables import row_decoder
 from streaming.errors import UserError
 from streaming.kafka.clients import Cluster
@@ -22,12 +26,14 @@ from streaming.wire.output_records import MonitorRow
 from streaming.wire.record_decoders import RecordDecoder
 from streaming.wire.topics import Topics
 
-# Activations of this time are read at the start, and as many are kept.
+# The activations of this time are read at the start. At most this number is kept.
 _RECENT_MS = 3_600_000
 _KEPT_ACTIVATIONS = 2_000
 # Points of a queue's sparkline, and the shortest time between two of them.
 _POINTS = 60
 _POINT_MS = 5_000
+# The rows of all activators are read again after this time while somebody looks.
+_PROGRAMS_EVERY_S = 5.0
 _log = logging.getLogger(__name__)
 
 
@@ -35,8 +41,8 @@ class LiveView:
     """The rows that were written last. A context manager: threads read them while the block runs.
 
     Attributes:
-        contact: Whether Kafka and a monitor answer.
-        version: Grows with each record that is taken.
+        contact: The contact with Kafka and with the monitor.
+        version: A number that grows with each record.
     """
 
     def __init__(self, cluster: Cluster, topics: Topics) -> None:
@@ -52,9 +58,10 @@ class LiveView:
         self._notifications = RecordDecoder("notification", decode, _warn)
         self._tasks: RecordDecoder[Activated | None] = RecordDecoder("task", of_task, _warn)
         self._activations = Activations(_KEPT_ACTIVATIONS)
-        # Of each queue: a time, the unread messages then, the next time, ... Flat arrays, because tuples of 10,000
-        # queues would take 70 MB.
+        # Queue -> a time, the unread messages then, the next time, ... Flat arrays, because tuples of 10,000 queues
+        # would take 70 MB.
         self._unread: dict[str, array[int]] = {}
+        self._kept = Kept(_PROGRAMS_EVERY_S, silent_since_ms=self.contact.silent_since_ms)
         self._is_stopped = threading.Event()
         ways = {
             "views": (topics.monitors, self._take_monitor, Start.BEGINNING, None),
@@ -79,7 +86,7 @@ class LiveView:
 
     @property
     def problem(self) -> str:
-        """Returns why something is not read at present, and what to do; empty if all is read."""
+        """Returns why a topic is not read at present, and what to do; empty if all topics are read."""
         return " ".join(dict.fromkeys(self._problems.copy().values()))
 
     def monitors(self) -> list[dict[str, Any]]:
@@ -88,19 +95,19 @@ class LiveView:
             return [row | {"queue": name} for name, row in self._monitors.rows.items()]
 
     def monitor(self, queue: str) -> dict[str, Any] | None:
-        """Returns a queue's row of the monitors view; None if there is none."""
+        """Returns a queue's row of the monitors view; None if the view has no such row."""
         with self._lock:
             row = self._monitors.rows.get(queue)
             return None if row is None else row | {"queue": queue}
 
     def unread(self, queue: str) -> list[tuple[int, int]]:
-        """Returns (time in ms, unread messages) of a queue, as far as this process has seen them."""
+        """Returns (time in ms, unread messages) of a queue, from the rows that this process has read."""
         with self._lock:
             points = self._unread.get(queue, ())
             return list(zip(points[::2], points[1::2], strict=True))
 
     def last_activation(self, queue: str) -> Activated | None:
-        """Returns the last activation of a queue; None: there was none in the last hour."""
+        """Returns the last activation of a queue; None if the queue was not activated in the last hour."""
         with self._lock:
             return self._activations.last(queue)
 
@@ -108,6 +115,17 @@ class LiveView:
         """Returns the last activations of all queues, newest first."""
         with self._lock:
             return self._activations.newest_first()
+
+    def programs(self) -> Mapping[str, int | None]:
+        """Returns queue -> number of programs that activators run for it, as far as it is known already.
+
+        The number is None if no activator of the queue runs.
+        """
+        try:
+            told = self._kept.get("activators", partial(activators.read, self.cluster, self.topics), wait_s=0.0).found
+        except (NotYetError, UserError):
+            return {}
+        return {queue: _programs(rows) for queue, rows in told.items() if any(each.row.entry for each in rows)}
 
     def _follow(self, topic: str, take: Callable[[Message], None], start: Start, recent_ms: int | None) -> None:
         while not self._is_stopped.is_set():
@@ -135,6 +153,7 @@ class LiveView:
             self._unread.pop(name, None)
             self._activations.forget_last(name)
             return
+        self._activations.take_row(name, row)
         points = self._unread.setdefault(name, array("q"))
         time_ms, unread = message.timestamp()[1], max(0, row["unread_messages"])
         if len(points) > 2 and time_ms - points[-2] < _POINT_MS:
@@ -152,6 +171,13 @@ class LiveView:
         found = self._tasks.decode(message)
         if found is not None:
             self._activations.take(found)
+            if (row := self._monitors.rows.get(found.queue)) is not None:
+                self._activations.take_row(found.queue, row)
+
+
+def _programs(told: list[Told]) -> int | None:
+    counts = [len(each.row.programs) for each in told if each.is_running is not False]
+    return sum(counts) if counts else None
 
 
 def _warn(line: str) -> None:

@@ -1,6 +1,7 @@
-"""The pages about queues: all of them, one of them, and what was activated."""
+"""The pages about queues: all queues, one queue, and all activations."""
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -16,9 +17,9 @@ from streaming.cli.dashboard.pictures import SPARK_MS, picture, sparkline
 from streaming.cli.dashboard.server import Page, Part
 from streaming.cli.dashboard.table_pages import paged
 from streaming.cli.dashboard.timeline import Timeline, timeline
-from streaming.cli.monitor_rows import observed, state_name, unread_count
-from streaming.cli.monitors_view import STATES, meaning
-from streaming.core.activation.queue_monitor import Reason
+from streaming.cli.monitor_rows import observed, state_name
+from streaming.cli.monitors_view import STATES
+from streaming.core.numbers import plural
 from streaming.system import wall_clock
 
 _PERIODS_S = {"1m": 60, "5m": 300, "15m": 900, "1h": 3_600}
@@ -37,12 +38,12 @@ _SORTS: dict[str, Callable[[dict[str, Any]], Any]] = {
 
 
 def _reversed(iso: str | None) -> tuple[int, ...]:
-    """Returns a key that sorts instants from the latest to the earliest, and "never" last."""
+    """Returns a key that sorts instants from the latest to the earliest, and None last."""
     return tuple(-ord(each) for each in iso) if iso else (0,)
 
 
 class QueuePages:
-    """Builds the pages from the live view, and for one queue from what `queue show` reads."""
+    """Builds the pages: of many queues from the live view, of one queue from what `queue show` reads."""
 
     def __init__(self, view: LiveView) -> None:
         self._view = view
@@ -54,19 +55,17 @@ class QueuePages:
         self._maps.close()
 
     def queues(self, query: QueryParams) -> Page:
-        """Returns the page of all queues: those that are searched for, sorted, a hundred at a time."""
+        """Returns the page of queues: all, or the results of a search, sorted, a hundred at a time."""
         search, state, sort = query.get("search", ""), query.get("state", ""), query.get("sort", "unread")
         sort = sort if sort in _SORTS else "unread"
-        rows = self._view.monitors()
-        states: dict[str, int] = {}
-        for row in rows:
-            states[state_name(row)] = states.get(state_name(row), 0) + 1
+        rows, programs = self._view.monitors(), self._view.programs()
+        states = Counter(map(state_name, rows))
         found = [row for row in rows if search.casefold() in row["queue"].casefold() and state in ("", state_name(row))]
         found.sort(key=_SORTS[sort])
         page = paged(found, query.get("page"))
         until_ms = self._view.contact.silent_since_ms() or wall_clock.now_ms()
         values = {
-            "rows": [self._queue_row(row, until_ms) for row in page.rows],
+            "rows": [self._queue_row(row, programs, until_ms) for row in page.rows],
             "minutes": SPARK_MS // 60_000,
             "paged": page,
             "all": len(rows),
@@ -75,27 +74,16 @@ class QueuePages:
             "meanings": {state: meaning for state, meaning in STATES.items() if state in states},
         }
         form = {"search": search, "state": state, "sort": sort, "sorts": list(_SORTS), "states": list(STATES)}
-        summary = Part("summary", "states.html", {"states": states, "all": len(rows), "chosen": state})
-        return Page("Queues", [summary, Part("queues", "queues.html", values)], "queues_form.html", form)
+        totals = {"states": states, "all": len(rows), "chosen": state, "readers": _all_readers(rows, programs)}
+        parts = [Part("summary", "states.html", totals), Part("queues", "queues.html", values)]
+        return Page("Queues", parts, "queues_form.html", form)
 
-    def _queue_row(self, row: dict[str, Any], until_ms: int) -> dict[str, Any]:
-        seen, last = observed(row), self._view.last_activation(row["queue"])
-        reason = last.reason if last is not None and last.sequence == row["activation_sequence"] else None
-        return {
-            "queue": row["queue"],
-            "state": state_name(row),
-            "unread": unread_count(row),
+    def _queue_row(self, row: dict[str, Any], programs: Mapping[str, int | None], until_ms: int) -> dict[str, Any]:
+        last = self._view.last_activation(row["queue"])
+        return row | {
             "spark": sparkline(self._view.unread(row["queue"]), until_ms),
-            "waiting": row["tasks_waiting"],
-            "members": None if seen is None else seen.members,
-            "is_observed": seen is not None,
-            "tasks": None if row["max_queue_readers"] is None else (row["tasks_running"], row["max_queue_readers"]),
-            "failures": row.get("task_failures", 0),
-            "activations": row["activation_sequence"],
-            "activated": row["last_activated_time"],
-            "reason": reason,
-            "is_in_vain": row["state"] == "NOTIFIED" and reason == Reason.TIMEOUT_EXPIRED.value,
-            "check": row["next_check_time"],
+            "readers": _readers(row, programs),
+            "reason": last.reason if last is not None and last.sequence == row["activation_sequence"] else None,
         }
 
     def queue(self, query: QueryParams) -> Page:
@@ -105,31 +93,28 @@ class QueuePages:
         if not name:
             return Page("Queue", [Part("answer", "error.html", {"error": "No queue is named."})], status=404)
         answer = self._kept.get(f"facts {name}", partial(self._facts, name))
-        line = self._kept.get(f"timeline {period} {name}", partial(self._timeline, name, _PERIODS_S[period]))
-        if answer is None or line is None:
-            return Page(name, [Part("answer", "looking.html")])
+        line = self._kept.get(f"timeline {period} {name}", partial(self._timeline, name, _PERIODS_S[period])).found
         facts = answer.found
         if not facts.is_known:
             return Page(name, [Part("answer", "error.html", {"error": f"There is no queue {name!r}."})], status=404)
-        shown = {
-            "line": line.found,
-            "periods": list(_PERIODS_S),
-            "period": period,
-            "name": name,
-            "most_readers": _SHOWN_READERS,
-        }
-        parts = [
-            Part("answer", "answer.html", _answer(facts)),
-            Part("warnings", "warnings.html", {"warnings": answer.warnings}),
-            Part("timeline", "timeline.html", {"picture": picture(line.found), **shown}),
-        ]
+        shown = {"name": name, "period": period, "periods": list(_PERIODS_S), "most_readers": _SHOWN_READERS}
+        group = []
         if facts.group is not None:
-            found = self._kept.get(f"map {facts.group.name}", partial(self._maps.of, facts.group.name))
-            backlog = None if found is None or found.found.finding is None else found.found.finding.backlog
+            found = self._kept.get(f"map {facts.group.name}", partial(self._maps.of, facts.group.name)).found
+            backlog = None if found.finding is None else found.finding.backlog
             facts = replace(facts, group=replace(facts.group, backlog=backlog))
-            if found is not None:
-                parts.append(Part("group", "group.html", {"map": found.found}))
-        parts.append(Part("facts", "facts.html", {"sections": queue_show.sections(facts)}))
+            group = [Part("group", "group.html", {"map": found})]
+        sections = queue_show.sections(facts)
+        _, *why = sections.pop("state")  # the first line is in the first part
+        if line.activations:  # the table of these says more
+            sections.pop("last notified")
+        parts = [
+            Part("answer", "answer.html", _answer(facts) | {"why": why}),
+            Part("warnings", "warnings.html", {"warnings": answer.warnings}),
+            Part("timeline", "timeline.html", {"line": line, "picture": picture(line), **shown}),
+            *group,
+            Part("facts", "facts.html", {"sections": sections}),
+        ]
         return Page(name, parts)
 
     def _facts(self, name: str) -> queue_facts.QueueFacts:
@@ -153,15 +138,32 @@ class QueuePages:
 
 
 def _answer(facts: queue_facts.QueueFacts) -> dict[str, Any]:
-    """Returns what the page says first: why a reader is, or is not, started now."""
-    row, since = facts.row, queue_show.since(facts)
-    return {
-        "state": None if row is None else state_name(row),
-        "sentence": queue_show.headline_of(facts),
-        "why": queue_show.explanation(facts),
-        "unread": None if row is None else unread_count(row),
-        "since": since,
-        "written": None if row is None else row["update_time"],
-        "is_anybody_waiting": row is not None and row["tasks_waiting"] > 0,
-        "meaning": "" if row is None else meaning(state_name(row), is_now=facts.present.monitor and not since),
-    }
+    """Returns the values of the first part: why a reader is, or is not, started now."""
+    return {"row": facts.row, "sentence": queue_show.headline_of(facts), "since": queue_show.since(facts)}
+
+
+def _readers(row: Mapping[str, Any], programs: Mapping[str, int | None]) -> str:
+    """Returns the readers of a queue by their kind: programs of activators, members of its group, and tasks."""
+    seen, count = observed(row), programs.get(row["queue"], 0)
+    parts = [f"{row['tasks_waiting']:,} waiting in RECEIVE" if seen is None else f"{seen.members:,} in the group"]
+    if count != 0:
+        run = "unknown programs" if count is None else f"{plural(count, 'program')} {'runs' if count == 1 else 'run'}"
+        parts.insert(0, run)
+    if row["max_queue_readers"] is not None:
+        parts.append(f"tasks {row['tasks_running']:,} of {row['max_queue_readers']:,}")
+    return ", ".join(parts)
+
+
+def _all_readers(rows: Sequence[Mapping[str, Any]], programs: Mapping[str, int | None]) -> str:
+    """Returns the sentence about the readers of all queues. A program that waits in RECEIVE counts twice."""
+    seen = [each.members for each in map(observed, rows) if each is not None]
+    counts = []
+    if programs:
+        known = plural(sum(filter(None, programs.values())), "program")
+        counts.append(f"{'at least ' if None in programs.values() else ''}{known} of activators")
+    if any(row["max_queue_readers"] is not None for row in rows):
+        counts.append(plural(sum(row["tasks_running"] for row in rows), "task"))
+    if seen:
+        counts.append(f"{plural(sum(seen), 'member')} of consumer groups")
+    counts.append(f"{sum(row['tasks_waiting'] for row in rows):,} waiting in RECEIVE")
+    return f"Readers: {', '.join(counts)}."

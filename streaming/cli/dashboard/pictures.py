@@ -1,4 +1,4 @@
-"""Pictures of numbers and of timelines, as SVG. Colours are classes of the stylesheet, as they follow the theme."""
+"""Pictures of numbers and of timelines, as SVG. The stylesheet has the colours, which follow the theme."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -14,18 +14,18 @@ _SPARK_WIDTH, _SPARK_HEIGHT = 90, 20
 _WIDTH, _LABELS, _LANE, _GAP = 1_000, 150, 22, 6
 _UNREAD_LANE = 60
 _HALF_DIAMOND = 6
-# Readers that are drawn, the latest ones.
+# The number of readers in the picture, latest first.
 _MOST_READERS = 12
 # The smallest width of a mark.
 _DOT = 4
-# The distances between the ticks of the axis, and the most of them.
+# The distances between the ticks of the axis, and the largest number of ticks.
 _TICKS_MS, _MOST_TICKS = (10_000, 60_000, 300_000, 600_000), 7
-# The names of ticks that are nearer to an edge do not have it in their middle.
+# The name of a tick that is nearer to an edge is beside its line.
 _NEAR_EDGE = 30
 
 
 def sparkline(points: Sequence[tuple[int, int]], until_ms: int) -> Markup:
-    """Returns the picture of a number in the period that ends at an instant; nothing if the number is not known.
+    """Returns the picture of a number in the period before an instant; nothing if the number is not known.
 
     Args:
         points: (time in ms, the number from then on), oldest first.
@@ -64,9 +64,10 @@ class _Picture:
     def svg(self) -> Markup:
         line = self._line
         self._lane("unread", self._steps(line.unread, "unread", _UNREAD_LANE), _UNREAD_LANE)
-        self._lane("arrivals", self._dots(((at, f"{count:,} arrived") for at, count in line.arrivals), "arrival"))
-        self._lane("received", self._dots(((at, f"{count:,} received") for at, count in line.receives), "receive"))
-        self._lane("found nothing", self._dots(((at, "found the queue empty") for at in line.empties), "empty"))
+        if not line.is_silent:
+            self._lane("arrivals", self._dots(((at, f"{count:,} arrived") for at, count in line.arrivals), "arrival"))
+            self._lane("received", self._dots(((at, f"{count:,} received") for at, count in line.receives), "receive"))
+            self._lane("found nothing", self._dots(((at, "found the queue empty") for at in line.empties), "empty"))
         self._lane("quiet window", self._bars(line.quiet, "quiet", "quiet window: no reader is requested"))
         self._lane(
             "reader requested", self._bars(line.suppressed, "suppressed", "a reader was requested and is awaited")
@@ -76,7 +77,7 @@ class _Picture:
             self._lane("members", self._steps(line.members, "members", _LANE), _LANE)
         self._readers()
         height = self._y + 24
-        # The names of the lanes stay where they are while one scrolls, so they are a picture of their own.
+        # The names of the lanes do not scroll, so they are a picture of their own.
         return Markup(
             '<div class="timeline"><svg class="labels" viewBox="0 0 {} {}" aria-hidden="true">{}</svg>'
             '<svg class="lanes" viewBox="{} 0 {} {}" role="img" aria-labelledby="timeline-name">'
@@ -109,22 +110,22 @@ class _Picture:
         self._y += height + _GAP
 
     def _dots(self, dated: Iterable[tuple[int, str]], kind: str) -> Iterator[Markup]:
-        """Yields a mark for each instant; those that would lie upon each other are one, with all their words."""
+        """Yields a mark for each instant. Marks that would overlap become one mark with the words of all."""
         merged: dict[float, list[str]] = {}
         for at_ms, words in dated:
             merged.setdefault(round(self._x(at_ms) / _DOT) * _DOT, []).append(words)
         for x, found in merged.items():
             words = found[0] if len(found) == 1 else f"{plural(len(found), 'report')}: {', '.join(found[:3])}"
-            yield Markup('<rect class="{}" x="{}" y="{}" width="{}" height="{}"><title>{}</title></rect>').format(
-                kind, x, self._y + 4, _DOT - 1, _LANE - 8, words
-            )
+            yield self._mark(kind, x, _DOT - 1, words)
 
-    def _bars(self, spans: Iterable[Span], kind: str, words: str, height: int = _LANE) -> Iterator[Markup]:
+    def _bars(self, spans: Iterable[Span], kind: str, words: str) -> Iterator[Markup]:
         for span in spans:
             begin, end = self._x(span.from_ms), self._x(span.until_ms or self._line.until_ms)
-            yield Markup('<rect class="{}" x="{}" y="{}" width="{}" height="{}"><title>{}</title></rect>').format(
-                kind, begin, self._y + 4, max(2.0, round(end - begin, 1)), height - 8, words
-            )
+            yield self._mark(kind, begin, max(2.0, round(end - begin, 1)), words)
+
+    def _mark(self, kind: str, x: float, width: float, words: str) -> Markup:
+        rect = Markup('<rect class="{}" x="{}" y="{}" width="{}" height="{}"><title>{}</title></rect>')
+        return rect.format(kind, x, self._y + 4, width, _LANE - 8, words)
 
     def _steps(self, points: Sequence[tuple[int, int]], kind: str, height: int) -> Iterator[Markup]:
         if not points:

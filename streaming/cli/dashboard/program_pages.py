@@ -1,4 +1,4 @@
-"""The pages about programs: which ones run, what activators hold back, periodic tasks, connections, dead letters."""
+"""The pages about programs: running programs, held notifications, periodic tasks, connections, and dead letters."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -17,20 +17,18 @@ from streaming.cli.dashboard.server import Page, Part
 from streaming.cli.diagnosis import diagnosis
 from streaming.cli.monitor_rows import needs_host, observed
 from streaming.core.times import iso_time
-from streaming.daemons.activator import words
 from streaming.errors import UserError
 from streaming.kafka import own_programs
 from streaming.kafka.access import rights
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
 from streaming.kafka.last_records import last_records
-from streaming.system import durations, wall_clock
+from streaming.system import wall_clock
 from streaming.system.logs import printable
-from streaming.wire.service_maintenance import ProgramRow, TaskRow
+from streaming.wire.service_maintenance import ProgramRow
 from streaming.wire.topics import Topics
 
-# What is shown is found anew after this time, and is shown while Kafka does not answer for that time.
-_EVERY_S, _FRESH_S = 5.0, 20.0
+_EVERY_S = 5.0
 _SHOWN_QUEUES = 200
 # A dead letter has up to 256 KiB.
 _SHOWN_LETTERS = 100
@@ -43,11 +41,11 @@ class Program:
 
     Attributes:
         name: Its name.
-        group: The consumer group of those that run.
-        hosts: The machines that they run on, each as often as one runs there; None: not known.
-        seen: When one was last seen at work; None: not known.
-        is_needed: Whether something depends on it, as far as is known.
-        problem: What is wrong with it, as a sentence; empty if nothing is known to be.
+        group: The consumer group of its processes.
+        hosts: The machine of each process; None: not known.
+        seen: The time of the last sign of life; None: not known.
+        is_needed: Whether something is known to depend on the program.
+        problem: The sentence about what is wrong with it; empty if nothing is known to be wrong.
     """
 
     name: str
@@ -59,7 +57,7 @@ class Program:
 
     @property
     def state(self) -> str:
-        """Returns the word for it."""
+        """Returns the word for its state."""
         if self.hosts is None:
             return "unknown"
         if self.hosts:
@@ -67,23 +65,10 @@ class Program:
         return "does not run" if self.is_needed else "not needed"
 
 
-@dataclass(frozen=True)
-class Programs:
-    """All programs.
-
-    Attributes:
-        kinds: The kinds of programs.
-        rows: The rows of those that leave some.
-        told: What the activators have said, of all queues.
-    """
-
-    kinds: list[Program]
-    rows: list[ProgramRow]
-    told: list[Told]
-
-
-def find(kafka: Cluster, topics: Topics, view: list[dict[str, Any]]) -> Programs:
-    """Returns what is known about programs.
+def find(
+    kafka: Cluster, topics: Topics, view: list[dict[str, Any]]
+) -> tuple[list[Program], list[ProgramRow], list[Told]]:
+    """Returns the kinds of programs, the rows of running programs, and all rows of the activators.
 
     Args:
         kafka: The cluster.
@@ -104,10 +89,10 @@ def find(kafka: Cluster, topics: Topics, view: list[dict[str, Any]]) -> Programs
     if latest:
         seen["activator"] = iso_time(max(each.at_ms for each in latest))
     kinds = [_kind(kafka, topics, name, name in needed, seen.get(name)) for name in own_programs.PROGRAMS]
-    # Last, so that what to do is said once, beside the program.
+    # Last, so that the advice is given once, beside the program.
     told = activators.with_starts(kafka, topics, told)
     running = [row for row in rows if not maintenance.is_gone(row)]
-    return Programs(kinds, running, [each for of_queue in told.values() for each in of_queue])
+    return kinds, running, [each for of_queue in told.values() for each in of_queue]
 
 
 def _kind(kafka: Cluster, topics: Topics, name: str, is_needed: bool, seen: str | None) -> Program:
@@ -149,73 +134,60 @@ class ProgramPages:
 
     def __init__(self, view: LiveView) -> None:
         self._view = view
-        self._kept = Kept(_EVERY_S, _FRESH_S, view.contact.silent_since_ms)
+        self._kept = Kept(_EVERY_S, silent_since_ms=view.contact.silent_since_ms)
 
     def programs(self, query: QueryParams) -> Page:
         """Returns the page of programs and of what the activators do."""
-        kafka, topics, search = self._view.cluster, self._view.topics, query.get("search", "")
-        answer = self._kept.get("programs", lambda: find(kafka, topics, self._view.monitors()))
-        form = {"search": search}
-        if answer is None:
-            return Page("Programs", [Part("programs", "looking.html")], "activators_form.html", form)
-        told = [
-            each for each in without_shared_lines(answer.found.told) if search.casefold() in each.row.queue.casefold()
-        ]
-        rows = sorted(map(_activator_row, told), key=lambda row: (not row["why"], row["queue"]))
-        values = {"rows": rows[:_SHOWN_QUEUES], "found": len(rows), "search": search}
+        view, search = self._view, query.get("search", "")
+        answer = self._kept.get("programs", lambda: find(view.cluster, view.topics, view.monitors()))
+        kinds, running, told = answer.found
+        rows = [each for each in without_shared_lines(told) if search.casefold() in each.row.queue.casefold()]
+        rows.sort(key=lambda each: (not each.why(), each.row.queue))
         parts = [
-            Part("programs", "programs.html", {"kinds": answer.found.kinds, "rows": answer.found.rows}),
+            Part("programs", "programs.html", {"kinds": kinds, "rows": running}),
             Part("warnings", "warnings.html", {"warnings": answer.warnings}),
-            Part("activators", "activators.html", values),
+            Part("activators", "activators.html", {"rows": rows[:_SHOWN_QUEUES], "found": len(rows), "search": search}),
         ]
-        return Page("Programs", parts, "activators_form.html", form)
+        return Page("Programs", parts, "activators_form.html", {"search": search})
 
     def maintenance(self, _: QueryParams) -> Page:
         """Returns the page of periodic tasks."""
-        answer = self._rows()
-        if answer is None:
-            return Page("Periodic tasks", [Part("tasks", "looking.html")])
-        rows, gone = answer.found
-        tasks = [{"row": row, "tasks": [_task(row, task) for task in row.tasks]} for row in rows if row.tasks]
-        warnings = Part("warnings", "warnings.html", {"warnings": [*answer.warnings, *gone]})
-        return Page("Periodic tasks", [warnings, Part("tasks", "maintenance.html", {"programs": tasks})])
+        rows, warnings = self._rows()
+        tasks = {"programs": [row for row in rows if row.tasks]}
+        return Page("Periodic tasks", [warnings, Part("tasks", "maintenance.html", tasks)])
 
     def connections(self, _: QueryParams) -> Page:
         """Returns the page of connections to other instances."""
-        answer = self._rows()
-        if answer is None:
-            return Page("Connections", [Part("connections", "looking.html")])
-        rows, gone = answer.found
+        rows, warnings = self._rows()
         transports = [row for row in rows if row.program == "transport"]
-        found = maintenance.connections_of(transports)
-        warnings = Part("warnings", "warnings.html", {"warnings": [*answer.warnings, *gone]})
-        values = {"found": found, "is_running": bool(transports)}
+        values = {"found": maintenance.connections_of(transports), "is_running": bool(transports)}
         return Page("Connections", [warnings, Part("connections", "connections.html", values)])
 
     def dead_letters(self, query: QueryParams) -> Page:
         """Returns the page of the last dead letters, newest first."""
         of = query.get("of", "")
         of = of if of in _LETTERS_OF else ""
-        answer = self._kept.get(f"letters of {of}", lambda: letters(self._view.cluster, self._view.topics, of))
-        if answer is None:
-            return Page("Dead letters", [Part("letters", "looking.html")])
-        shown = [each | {name: _cut(each.get(name)) for name in ("key", "value", "envelope")} for each in answer.found]
+        found = self._kept.get(f"letters of {of}", partial(letters, self._view.cluster, self._view.topics, of)).found
+        shown = [each | {name: _cut(each.get(name)) for name in ("key", "value", "envelope")} for each in found]
         values = {"letters": shown, "of": of, "kinds": _LETTERS_OF, "most": _SHOWN_LETTERS}
         return Page("Dead letters", [Part("letters", "dead_letters.html", values)])
 
-    def _rows(self) -> Any:
-        return self._kept.get("rows", lambda: _rows(self._view.cluster, self._view.topics))
+    def _rows(self) -> tuple[list[ProgramRow], Part]:
+        """Returns the rows of programs that run, and a part with the sentences about others."""
+        answer = self._kept.get("rows", partial(_rows, self._view.cluster, self._view.topics))
+        rows, gone = answer.found
+        return rows, Part("warnings", "warnings.html", {"warnings": [*answer.warnings, *gone]})
 
 
 def _rows(kafka: Cluster, topics: Topics) -> tuple[list[ProgramRow], list[str]]:
-    """Returns the rows of programs that run, and the sentences about others that have left one."""
+    """Returns the rows of programs that run, and the sentences about others that have left a row."""
     rows = maintenance.read(kafka, topics)
     gone = maintenance.gone(rows, partial(own_programs.how_to_start, kafka, topics))
     return [row for row in rows if not maintenance.is_gone(row)], gone
 
 
 def without_shared_lines(told: Iterable[Told]) -> list[Told]:
-    """Returns what was said without the last lines of logs of several queues: one may be from a program of any."""
+    """Returns the rows without the last lines of logs that the programs of several queues share."""
     told = list(told)
     queues = Counter((each.row.host, each.row.log_file) for each in told)
     return [
@@ -224,31 +196,6 @@ def without_shared_lines(told: Iterable[Told]) -> list[Told]:
         else each
         for each in told
     ]
-
-
-def _activator_row(told: Told) -> dict[str, Any]:
-    row = told.row
-    has_entry = row.entry is not None and row.refusal is None
-    return {
-        "queue": row.queue,
-        "entry": row.entry,
-        "host": row.host,
-        "file": row.config_file,
-        "is_running": told.is_running,
-        "programs": len(row.programs) if told.is_running is not False else None,
-        "most": words.most_of(row),
-        "why": told.why(),
-        "is_wrong": bool(told.wrong()),
-        "limits": words.limits(row) if has_entry else [],
-        "exit": row.last_exit,
-        "last": row.last,
-        "log": row.log_file,
-        "line": row.last_line,
-    }
-
-
-def _task(row: ProgramRow, task: TaskRow) -> dict[str, Any]:
-    return {"task": task, "every": str(durations.of(task.every * row.interval_ms))}
 
 
 def _cut(text: str | None) -> str:

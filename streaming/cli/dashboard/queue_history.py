@@ -1,9 +1,10 @@
-"""Reads the records of one queue from a period, by seeking to its beginning."""
+"""Reads the records of one queue from a period."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -21,7 +22,7 @@ from streaming.wire.output_records import MonitorRow
 from streaming.wire.record_decoders import InvalidRecordError
 from streaming.wire.topics import Topics
 
-# Reading ends after this time or so many records of all queues of its partitions. Then a part of the period is missing.
+# Reading ends after this time, or after this number of records. Then a part of the period is missing.
 _LONGEST_S = 5.0
 _MOST_RECORDS = 300_000
 
@@ -31,10 +32,10 @@ class QueueHistory:
     """The records of a queue, in order of time.
 
     Attributes:
-        events: (time in ms, what senders, readers, hosts or an observer have reported).
+        events: (time in ms, report of a sender, a reader, a host or an observer).
         activations: (time in ms, activation).
         rows: (time in ms, row of the monitors view).
-        is_complete: Whether all of the period was read.
+        is_complete: Whether the records of the whole period were read.
     """
 
     events: list[tuple[int, Event]] = field(default_factory=list)
@@ -44,22 +45,34 @@ class QueueHistory:
 
 
 def read(cluster: Cluster, topics: Topics, queue: str, since_ms: int) -> QueueHistory:
-    """Reads what happened to a queue since an instant.
+    """Returns the records of a queue since an instant.
 
     Raises:
         UserError: Kafka cannot be reached or denies access, or a topic is missing.
     """
-    activations = Activations(_MOST_RECORDS)
-    found, decode_row = QueueHistory(), row_decoder(msgspec.json.Decoder(MonitorRow))
-    decoders: dict[str, Callable[[Message], None]] = {}
+    found, activations = QueueHistory(), Activations(_MOST_RECORDS)
+    takers = _takers(topics, found, activations)
+    with TopicFollower(cluster, list(takers), Start.END, since_ms=since_ms, key=queue) as follower:
+        for message in _bounded(follower, found):
+            if message.key() == queue.encode():
+                with suppress(InvalidRecordError):
+                    takers[message.topic() or ""](message)
+    for _, row in found.rows:
+        activations.take_row(queue, row)
+    found.activations = [(iso_ms(each.post_time) or since_ms, each) for each in activations.newest_first()]
+    for each in (found.events, found.activations, found.rows):
+        each.sort(key=lambda dated: dated[0])
+    return found
 
-    def take_event(decoder: Any) -> Callable[[Message], None]:
-        def take(message: Message) -> None:
-            value = message.value()
-            record = input_records.decode(decoder, message.key(), value, len(value or b""))
-            found.events.append((message.timestamp()[1], record.event()))
 
-        return take
+def _takers(topics: Topics, found: QueueHistory, activations: Activations) -> Mapping[str, Callable[[Message], object]]:
+    """Returns topic -> the function that takes its records; the function raises InvalidRecordError."""
+    decode_row = row_decoder(msgspec.json.Decoder(MonitorRow))
+
+    def take_event(decoder: Any, message: Message) -> None:
+        value = message.value()
+        record = input_records.decode(decoder, message.key(), value, len(value or b""))
+        found.events.append((message.timestamp()[1], record.event()))
 
     def take_task(message: Message) -> None:
         if (task := of_task(message)) is not None:
@@ -70,20 +83,13 @@ def read(cluster: Cluster, topics: Topics, queue: str, since_ms: int) -> QueueHi
         if row is not None:
             found.rows.append((message.timestamp()[1], row))
 
-    decoders[topics.arrivals] = take_event(input_records.arrivals_decoder)
-    decoders[topics.receives] = take_event(input_records.receives_decoder)
-    decoders[topics.activations] = lambda message: activations.take(of_notification(decode(message)))
-    decoders[topics.tasks] = take_task
-    decoders[topics.monitors] = take_row
-    with TopicFollower(cluster, list(decoders), Start.END, since_ms=since_ms, key=queue) as follower:
-        for message in _bounded(follower, found):
-            if message.key() == queue.encode():
-                with suppress(InvalidRecordError):
-                    decoders[message.topic() or ""](message)
-    found.activations = [(iso_ms(each.post_time) or since_ms, each) for each in activations.newest_first()]
-    for each in (found.events, found.activations, found.rows):
-        each.sort(key=lambda dated: dated[0])
-    return found
+    return {
+        topics.arrivals: partial(take_event, input_records.arrivals_decoder),
+        topics.receives: partial(take_event, input_records.receives_decoder),
+        topics.activations: lambda message: activations.take(of_notification(decode(message))),
+        topics.tasks: take_task,
+        topics.monitors: take_row,
+    }
 
 
 def _bounded(follower: TopicFollower, found: QueueHistory) -> Iterator[Message]:

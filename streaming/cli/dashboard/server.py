@@ -1,4 +1,4 @@
-"""Serves the pages: rendered here, live by server-sent events, and safe for names that anybody may have chosen."""
+"""Renders the pages, keeps them live by server-sent events, and admits readers. Names from records are only text."""
 
 import asyncio
 import hmac
@@ -22,15 +22,20 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from streaming.cli.conversations import lists
 from streaming.cli.dashboard import instants
+from streaming.cli.dashboard.kept import NotYetError
 from streaming.cli.dashboard.pictures import short
+from streaming.cli.monitor_rows import state_name, unread_count
 from streaming.core.activation.headline import why_activated
 from streaming.core.times import iso_time
+from streaming.daemons.activator import words
 from streaming.errors import UserError
 from streaming.system import hints
 
-# The shortest time between two looks for news, and the longest time without an event: ages grow without any record.
+# The shortest time between two looks for news.
 _LOOK_S = 1.0
+# The longest time without an event. The ages on a page grow without any record.
 _AT_LEAST_EVERY_S = 5.0
 _MOST_FORM_BYTES = 16_384
 _COOKIE = "queue-activation-dashboard"
@@ -52,7 +57,7 @@ class Part:
     Attributes:
         name: Its id in the page.
         template: The file that renders it.
-        values: What the template shows.
+        values: The values of the template.
     """
 
     name: str
@@ -67,8 +72,8 @@ class Page:
     Attributes:
         title: The title.
         parts: The parts that are live.
-        form: The template of a form above them, with `values`; empty: none. It stays as the reader has filled it in.
-        values: What the form shows.
+        form: The template of a form above the parts; empty: none. The form stays as the reader has filled it in.
+        values: The values of the form.
         status: The HTTP status.
     """
 
@@ -79,7 +84,22 @@ class Page:
     status: int = 200
 
 
-# Returns a page for the query of a request; may ask Kafka, and raise UserError.
+_FILTERS: dict[str, Callable[..., Any]] = {
+    "instant": instants.element,
+    "ago": instants.ago,
+    "iso": iso_time,
+    "count": instants.count,
+    "duration": instants.duration,
+    "sentence": instants.sentence,
+    "capital": instants.capital,
+    "short": short,
+    "state": state_name,
+    "unread": unread_count,
+    "limits": words.limits,
+    "most": words.most_of,
+}
+
+# Returns a page for the query of a request. It may ask Kafka, and raise UserError or NotYetError.
 Build = Callable[[QueryParams], Page]
 
 
@@ -88,48 +108,42 @@ class Entry:
     """A page of the navigation.
 
     Attributes:
-        path: Its path.
-        build: Builds it.
-        name: Its name in the navigation; empty: it is reached from others.
-        about: What it shows, for one who sees such a page for the first time.
-        under: The path of the page of the navigation that it belongs to, if it has no name.
-        needs_monitor: Whether it shows what a monitor writes, and does not say itself that none runs.
+        path: Its path. The template `about.html` explains the page at this path.
+        build: Builds the page.
+        name: Its name in the navigation; empty: only other pages link the page.
+        under: The path of the page in the navigation to which a page without a name belongs.
+        needs_monitor: Whether the page is old without a monitor, and does not say itself that no monitor runs.
     """
 
     path: str
     build: Build
     name: str = ""
-    about: str = ""
     under: str = ""
     needs_monitor: bool = False
 
 
 @dataclass(frozen=True)
 class News:
-    """The reasons for which the pages may not be up to date.
+    """The state of the whole instance, which every page shows.
 
     Attributes:
-        problem: Why something is not read at present; empty if all is.
-        silent_since: When Kafka last answered; None if it answers.
-        monitor: The sentence about a monitor that does not run; empty if one does.
-        is_normal: Whether it says only that the monitor was just started.
+        problem: The reason why the dashboard cannot read something at present; empty if it reads all.
+        silent_since: The time at which Kafka last answered; None if it answers.
+        monitor: The sentence about a monitor that does not run; empty if a monitor runs.
+        is_normal: Whether that sentence says only that the monitor has just been started.
+        faults: The number of faults that `diagnose` finds; 0 also if it is not known.
     """
 
     problem: str = ""
     silent_since: str | None = None
     monitor: str = ""
     is_normal: bool = False
+    faults: int = 0
 
 
 @dataclass(frozen=True)
 class _Look:
-    """A page as it was rendered for one of its readers, for all who look at it at that time.
-
-    Attributes:
-        version: The version of which it is.
-        at_s: When it was begun.
-        rendered: The page and its parts, once they are there.
-    """
+    """A page as the server renders it for all readers of a moment, its version, and the time of the moment."""
 
     version: int
     at_s: float
@@ -145,7 +159,7 @@ class Dashboard:
         Args:
             entries: The pages.
             version: Returns a number that changes when there is news.
-            news: Returns what keeps the pages from being up to date.
+            news: Returns the state of the whole instance.
         """
         self._entries = entries
         self._version = version
@@ -159,11 +173,8 @@ class Dashboard:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._templates.filters |= {"instant": instants.element, "ago": instants.ago, "count": instants.count}
-        self._templates.filters["iso"] = iso_time
-        self._templates.filters |= {"duration": instants.duration, "short": short}
-        self._templates.filters |= {"sentence": instants.sentence, "capital": instants.capital}
-        self._templates.globals["why_activated"] = why_activated
+        self._templates.filters |= _FILTERS
+        self._templates.globals |= {"why_activated": why_activated, "lists": lists}
 
     def stop(self) -> None:
         """Ends all streams."""
@@ -178,74 +189,70 @@ class Dashboard:
         async def answer(request: Request) -> Response:
             if "text/event-stream" in request.headers.get("accept", ""):
                 return StreamingResponse(self._changes(entry, request), media_type="text/event-stream")
-            page = await run_in_threadpool(self._build, entry, request.query_params)
-            return HTMLResponse(await run_in_threadpool(self._html, entry, page), page.status)
+            page, parts = await run_in_threadpool(self._rendered_page, entry, request.query_params)
+            entries = [each for each in self._entries if each.name]
+            html = self._templates.get_template("page.html")
+            return HTMLResponse(html.render(page=page, here=entry, entries=entries, parts=parts), page.status)
 
         return answer
+
+    def _rendered_page(self, entry: Entry, query: QueryParams) -> tuple[Page, dict[str, str]]:
+        page = self._build(entry, query)
+        return page, self._rendered(entry, page)
 
     def _build(self, entry: Entry, query: QueryParams) -> Page:
         try:
             with hints.anew():
                 return entry.build(query)
+        except NotYetError:
+            return Page(entry.name or "Not known yet", [Part("looking", "looking.html")], status=202)
         except UserError as error:
             return Page(entry.name or "Not known", [Part("error", "error.html", {"error": str(error)})], status=503)
 
-    def _html(self, entry: Entry, page: Page) -> str:
-        values = {
-            "page": page,
-            "here": entry,
-            "entries": [each for each in self._entries if each.name],
-            "parts": self._rendered(entry, page),
-        }
-        return self._templates.get_template("page.html").render(values)
-
     def _rendered(self, entry: Entry, page: Page) -> dict[str, str]:
-        problem = {"news": self._news(), "needs_monitor": entry.needs_monitor}
-        parts = [Part("problem", "problem.html", problem), *page.parts]
+        """Returns name -> HTML of the parts of a page, and of those that every page has."""
+        values = {"news": self._news(), "needs_monitor": entry.needs_monitor}
+        # The number of faults is in the navigation, all else below each other.
+        parts = [
+            Part("problem", "problem.html", values),
+            *page.parts,
+            Part("faults-found", "faults_found.html", values),
+        ]
         return {part.name: self._templates.get_template(part.template).render(part.values) for part in parts}
 
     async def _changes(self, entry: Entry, request: Request) -> AsyncIterator[str]:
-        """Yields, as JSON objects, the names of all parts in order, and name -> HTML of those that have changed.
-
-        Also the status of the page, and whether Kafka is silent.
-        """
+        """Yields JSON objects: the names of all parts in order, name -> HTML of changed parts, status, and silence."""
         known: dict[str, str] = {}
         version, waited_s = -1, _AT_LEAST_EVERY_S
         while not self._is_stopped and not await request.is_disconnected():
             if version != self._version() or waited_s >= _AT_LEAST_EVERY_S:
                 look = self._look(entry, request.query_params)
                 version, waited_s = look.version, 0.0
-                # One reader who leaves does not take it from the others.
+                # A reader who leaves does not cancel the rendering for the others.
                 page, rendered = await asyncio.shield(look.rendered)
                 changed = {name: html for name, html in rendered.items() if known.get(name) != html}
                 is_news = bool(changed) or list(rendered) != list(known)
                 known = rendered
-                is_silent = self._news().silent_since is not None
-                news = json.dumps(
-                    {"parts": list(rendered), "changed": changed, "status": page.status, "is_silent": is_silent}
-                )
+                event = {"parts": list(rendered), "changed": changed, "status": page.status}
+                event["is_silent"] = self._news().silent_since is not None
                 # A comment keeps the connection, and tells the server if the reader has gone.
-                yield f"data: {news}\n\n" if is_news else ": nothing new\n\n"
+                yield f"data: {json.dumps(event)}\n\n" if is_news else ": nothing new\n\n"
             await asyncio.sleep(_LOOK_S)
             waited_s += _LOOK_S
 
     def _look(self, entry: Entry, query: QueryParams) -> _Look:
-        """Returns the page of now: that of another reader who has looked a moment ago, or a new one."""
+        """Returns the page as another reader has seen it a moment ago, or a new one."""
         address, now_s = (entry.path, str(query)), time.monotonic()
         found = self._looks.get(address)
         if found is None or now_s - found.at_s >= _LOOK_S:
             self._looks = {each: look for each, look in self._looks.items() if now_s - look.at_s < _LOOK_S}
-            rendering = run_in_threadpool(self._build_and_render, entry, query)
-            found = self._looks[address] = _Look(self._version(), now_s, asyncio.ensure_future(rendering))
+            rendering = asyncio.ensure_future(run_in_threadpool(self._rendered_page, entry, query))
+            found = self._looks[address] = _Look(self._version(), now_s, rendering)
         return found
-
-    def _build_and_render(self, entry: Entry, query: QueryParams) -> tuple[Page, dict[str, str]]:
-        page = self._build(entry, query)
-        return page, self._rendered(entry, page)
 
 
 class _Guard:
-    """Adds the headers of safety to each answer, and asks for the token if there is one."""
+    """Adds the headers of safety to each answer, and asks readers for the token if a token is set."""
 
     def __init__(self, app: ASGIApp, token: str | None, is_secure: bool) -> None:
         self._app = app
@@ -264,7 +271,7 @@ class _Guard:
         await app(scope, receive, send_with_headers)
 
     async def _admit(self, request: Request, token: str) -> ASGIApp:
-        """Returns what answers: the pages for one who has the token, or the form that asks for it."""
+        """Returns the application that answers: the pages for a reader with the token, or the form for the token."""
         bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
         if any(_is_same(given, token) for given in (bearer, request.cookies.get(_COOKIE, ""))):
             return self._app
@@ -285,7 +292,7 @@ required autofocus></label> <button>Enter</button></form></main></html>"""
 
 
 async def _entered(request: Request) -> str:
-    """Returns the token of the form; empty if there is none. Starlette needs one more package to read forms."""
+    """Returns the token of the form, or an empty text. Starlette itself needs another package to read forms."""
     body = b""
     async for part in request.stream():
         body += part
@@ -303,9 +310,9 @@ def application(dashboard: Dashboard, hosts: list[str], token: str | None, *, is
 
     Args:
         dashboard: The pages.
-        hosts: The names of this machine that a request may have; others could be a foreign site's (DNS rebinding).
-        token: What a reader must know; None: nothing.
-        is_secure: Whether it is served by TLS.
+        hosts: The names of this machine in requests. Another name could be of a foreign site (DNS rebinding).
+        token: The token that a reader must know; None: no token.
+        is_secure: Whether TLS protects the pages.
     """
     middleware = [
         Middleware(TrustedHostMiddleware, allowed_hosts=hosts),

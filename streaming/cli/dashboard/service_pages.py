@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from starlette.datastructures import QueryParams
@@ -10,17 +11,17 @@ from streaming.cli.dashboard.live_services import LiveServices, Services
 from streaming.cli.dashboard.live_view import LiveView
 from streaming.cli.dashboard.server import Page, Part
 from streaming.cli.dashboard.table_pages import paged
-from streaming.cli.monitor_rows import state_name, unread_count
 from streaming.cli.routing.explained_routes import RESULT, Result, one_case, results
 from streaming.core.conversations.endpoint_states import ENDED
 from streaming.kafka.own_programs import PROGRAMS
 from streaming.wire.service_definitions import rows_of
 
 _ENDED = frozenset(state.name for state in ENDED)
-# Names that the form proposes.
+# The number of names that the form proposes.
 _MAX_PROPOSED = 500
-# The sender of a message that comes from another instance; no database has an empty name.
+# The choice of the form for a message from another instance. No database has an empty name.
 _OTHER_INSTANCE = ""
+_SEARCHED_OF_ROUTES = ("name", "database", "service_name", "address")
 
 
 class ServicePages:
@@ -31,7 +32,7 @@ class ServicePages:
         self._services = services
 
     def services(self, query: QueryParams) -> Page:
-        """Returns the page: an explanation if the form asks for one, then what is defined."""
+        """Returns the page: an explanation if the form asks for it, then services, databases and routes."""
         search = query.get("search", "")
         with self._services.read() as found:
             rows = rows_of(found.definitions)
@@ -45,26 +46,22 @@ class ServicePages:
         values = {
             "is_complete": is_complete,
             "all": len(rows["services"]),
-            "services": [self._service(each, conversations, held) for each in shown.rows],
             "paged": shown,
+            "monitor_of": self._view.monitor,
+            "conversations": conversations,
+            "held": held,
             "databases": paged([each for each in rows["databases"] if _has(each, search, "name")], None),
-            "routes": paged(
-                [
-                    each | {"is_expired": each["name"] in expired[each["database"]]}
-                    for each in rows["routes"]
-                    if _has(each, search, "name", "database", "service_name", "address")
-                ],
-                None,
-            ),
+            "routes": paged([each for each in rows["routes"] if _has(each, search, *_SEARCHED_OF_ROUTES)], None),
+            "expired": expired,
             "query": {"search": search},
             "path": "/services",
         }
         explanation = {"explained": explained, "addresses": self._services.addresses}
         parts = [Part("explanation", "explanation.html", explanation), Part("services", "services.html", values)]
-        return Page("Services", live_parts(self._services, parts), "services_form.html", _form(query, rows))
+        return live_page(self._services, Page("Services", parts, "services_form.html", _form(query, rows)))
 
     def _explained(self, query: QueryParams) -> Mapping[str, Any] | None:
-        """Returns where the message would go that the form describes; None if it describes none."""
+        """Returns where the message of the form would go; None if the form is empty."""
         if not (to_service := query.get("to", "").strip()):
             return None
         sender = query.get("from", _OTHER_INSTANCE)
@@ -78,36 +75,29 @@ class ServicePages:
         )
         return explained(next(results(self._services.origin(), [case])))
 
-    def _service(
-        self, row: Mapping[str, Any], conversations: Counter[tuple[str, str]], held: Counter[str]
-    ) -> dict[str, Any]:
-        monitor = self._view.monitor(row["queue"])
-        return {
-            **row,
-            "state": None if monitor is None else state_name(monitor),
-            "unread": None if monitor is None else unread_count(monitor),
-            "conversations": conversations[row["database"], row["name"]],
-            "held": held[row["name"]],
-        }
 
+def live_page(services: LiveServices, page: Page) -> Page:
+    """Returns a page with a first part that says why the other parts are old, or why they are empty.
 
-def live_parts(services: LiveServices, parts: list[Part]) -> list[Part]:
-    """Returns the parts of a page, and before them why they are not up to date, or else not known at all.
-
-    Their names are always the same, so that a page that is open shows the parts once the problem is over.
+    The names of the parts are always the same, so that an open page shows the parts once the problem is over.
     """
+    with services.read() as found:
+        is_used = found.is_used
     values = {
         "problem": services.problem,
         "unused": services.unused,
+        "is_used": is_used,
         "has_router": services.has_router,
         "consequence": PROGRAMS["router"][1],
     }
-    known = [Part(each.name, "nothing.html") for each in parts] if services.problem else parts
-    return [Part("router", "router.html", values), *known]
+    first = Part("router", "router.html", values)
+    if is_used and not services.problem:
+        return replace(page, parts=[first, *page.parts])
+    return Page(page.title, [first, *(Part(each.name, "nothing.html") for each in page.parts)])
 
 
 def explained(result: Result) -> dict[str, Any]:
-    """Returns what the template of an explanation shows."""
+    """Returns the values of the template of an explanation."""
     fields = [*result.fields()]
     service = result.decision.service
     return {

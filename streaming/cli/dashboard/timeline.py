@@ -1,4 +1,4 @@
-"""The rules at work on one queue, as lanes of a timeline: made from its records alone."""
+"""The timeline of one queue, from its records: the lanes show how the rules of activation work on the queue."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -34,8 +34,8 @@ class Reader:
 
     Attributes:
         name: Its session id.
-        life: From its first report in the period to its end.
-        spans: When it waited in RECEIVE, and when it had an open transaction with messages.
+        life: The span from its first report in the period to its end.
+        spans: The spans of waiting in RECEIVE, and of open transactions with messages.
         last_ms: The time of its last report.
         received: The number of messages that it has received in the period.
     """
@@ -60,10 +60,10 @@ class Timeline:
         unread: (time, unread messages) at each change that the monitor has written.
         members: (time, members) of an observed consumer group.
         quiet: The quiet windows.
-        suppressed: From each activation to its answer, or to the end of its time-out.
+        suppressed: The spans from each activation to its answer, or to the end of its time-out.
         activations: (time, activation).
         readers: The readers that did something, in order of their first report.
-        window_ms: The length of the last quiet window; None: there was none.
+        window_ms: The length of the last quiet window; None: no window is known.
         is_complete: Whether all records of the period were read.
     """
 
@@ -81,12 +81,16 @@ class Timeline:
     window_ms: int | None = None
     is_complete: bool = True
 
+    @property
+    def is_silent(self) -> bool:
+        """Returns whether an observer reports the queue, and no sender or reader does."""
+        return bool(self.members) and not (self.arrivals or self.readers)
+
     def next_reader(self, number: int) -> tuple[Reader, int] | None:
-        """Returns the first new reader after an activation and before the next one, and after how many ms it came.
+        """Returns the first new reader between an activation and the next one, and the time until it came, in ms.
 
         Args:
-            number: The index of the activation. The reader is the one that it has requested, unless others come by
-                themselves.
+            number: The index of the activation. It has requested this reader, unless readers come by themselves.
         """
         from_ms = self.activations[number][0]
         until_ms = self.activations[number + 1][0] if number + 1 < len(self.activations) else self.until_ms
@@ -96,7 +100,7 @@ class Timeline:
 
 
 def timeline(history: QueueHistory, from_ms: int, until_ms: int) -> Timeline:
-    """Returns the timeline of a period from what was read of it."""
+    """Returns the timeline of a period from the records of the period."""
     line = Timeline(from_ms, until_ms, is_complete=history.is_complete)
     line.activations = history.activations
     _add_events(line, history.events)
@@ -112,7 +116,7 @@ def _add_events(line: Timeline, dated: Iterable[tuple[int, Event]]) -> None:
         elif isinstance(event, events.GroupObserved):
             line.members.append((at_ms, event.members))
         session_id = getattr(event, "session_id", None)
-        # A program that ends reports the end of all its sessions, also of those that did nothing.
+        # A program that ends reports the end of all its sessions, even of sessions that did nothing.
         if session_id is None or (session_id not in readers and isinstance(event, events.SessionEnded)):
             continue
         if session_id not in readers:
@@ -181,7 +185,7 @@ def _add_rows(line: Timeline, rows: Sequence[tuple[int, dict[str, Any]]]) -> Non
                 begins_ms = _instant(row["last_activated_time"], at_ms)
                 suppressed = Span(begins_ms, None, str(row["activation_sequence"]))
                 line.suppressed.append(suppressed)
-            # Until an answer comes, its end is that of the time-out.
+            # Until an answer comes, the span ends with the time-out.
             suppressed.until_ms = iso_ms(row["next_check_time"] or "")
         elif suppressed is not None:
             suppressed.until_ms, suppressed = at_ms, None
@@ -189,7 +193,7 @@ def _add_rows(line: Timeline, rows: Sequence[tuple[int, dict[str, Any]]]) -> Non
 
 
 def _add_quiet(line: Timeline, at_ms: int, row: dict[str, Any]) -> None:
-    """Adds the quiet window of a row: it begins anew with each empty result, and may be cut short."""
+    """Adds the quiet window of a row. A window begins anew with each empty result, and may be cut short."""
     if line.quiet and line.quiet[-1].until_ms is not None and line.quiet[-1].until_ms > at_ms:
         line.quiet[-1].until_ms = at_ms
     until_ms = iso_ms(row.get("quiet_until") or "")
@@ -206,6 +210,6 @@ def _add_quiet(line: Timeline, at_ms: int, row: dict[str, Any]) -> None:
 
 
 def _instant(iso: str | None, otherwise_ms: int) -> int:
-    """Returns an instant in ms; another one if it is missing, or no instant."""
+    """Returns an instant in ms; the other instant if the text is missing or not an instant."""
     found_ms = iso_ms(iso or "")
     return otherwise_ms if found_ms is None else found_ms

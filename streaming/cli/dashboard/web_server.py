@@ -1,4 +1,4 @@
-"""Runs the web server beside the threads that read Kafka, until a signal asks to stop."""
+"""The web server of the dashboard, beside the threads that read Kafka."""
 
 import asyncio
 import logging
@@ -25,36 +25,9 @@ from streaming.kafka.clients import Cluster
 from streaming.system import hints, stop_signals
 from streaming.wire.topics import Topics
 
-# Streams end within this time after a signal.
+# Streams of events end within this time after a signal.
 _STOP_S = 5
-# What the pages show, for one who sees such a page for the first time.
-_QUEUES = (
-    "A queue holds messages until a reader, which is a program, receives them. The monitor watches all queues, and "
-    "requests one more reader of a queue as soon as it would have work."
-)
-_QUEUE = (
-    "Why one more reader of this queue is, or is not, requested now, and what has led to it. One more is requested if "
-    "messages stay unread for a whole quiet window, a short time in which no reader waits and none finds the queue "
-    "empty: those that run do not keep up."
-)
-_ACTIVITY = "Each line is an activation: the monitor has requested one more reader of a queue, for the reason given."
-_SERVICES = (
-    "A program can send to a service by its name. Routes say where its messages go, and the service's queue holds them."
-)
-_CONVERSATIONS = (
-    "Two services exchange messages in a conversation, each at its endpoint of it. Messages that cannot be delivered "
-    "yet are held."
-)
-_CONVERSATION = "Both endpoints of one conversation as far as this instance knows them, and what is held and why."
-_TRANSMISSIONS = "Messages of conversations that could not be delivered yet, and why."
-_PROGRAMS = (
-    "When the monitor requests a reader, an activator starts a program as one. Of queues with internal activation, it "
-    "requests tasks, which a host runs."
-)
-_MAINTENANCE = "What programs do from time to time without an event: whether it was done, and how long it took."
-_CONNECTIONS = "Transports send messages to other instances, whose Kafka is another one, through these connections."
-_DEAD_LETTERS = "Records that a program refused because they are invalid, with the reason. Nothing else was done."
-_HEALTH = "Whether all is well: what is wrong and what to do, and whether the programs keep up with what arrives."
+# The names of this machine in requests.
 _NAMES = ["localhost", "127.0.0.1", "[::1]", "::1"]
 
 
@@ -80,22 +53,23 @@ class Served:
         self._view = LiveView(cluster, topics)
         self._services = LiveServices(self._view.contact, cluster, topics)
         self._pages = pages = QueuePages(self._view)
+        self._health = HealthPage(self._view)
         conversations = ConversationPages(self._services)
         programs = ProgramPages(self._view)
         services = ServicePages(self._view, self._services)
         entries = [
-            Entry("/", pages.queues, "Queues", _QUEUES, needs_monitor=True),
-            Entry("/queue", pages.queue, about=_QUEUE, under="/"),
-            Entry("/activity", pages.activity, "Activity", _ACTIVITY, needs_monitor=True),
-            Entry("/services", services.services, "Services", _SERVICES),
-            Entry("/conversations", conversations.conversations, "Conversations", _CONVERSATIONS),
-            Entry("/conversation", conversations.conversation, about=_CONVERSATION, under="/conversations"),
-            Entry("/transmissions", conversations.transmissions, about=_TRANSMISSIONS, under="/conversations"),
-            Entry("/programs", programs.programs, "Programs", _PROGRAMS),
-            Entry("/maintenance", programs.maintenance, "Periodic tasks", _MAINTENANCE),
-            Entry("/connections", programs.connections, "Connections", _CONNECTIONS),
-            Entry("/dead-letters", programs.dead_letters, "Dead letters", _DEAD_LETTERS),
-            Entry("/health", HealthPage(self._view).health, "Health", _HEALTH),
+            Entry("/", pages.queues, "Queues", needs_monitor=True),
+            Entry("/queue", pages.queue, under="/"),
+            Entry("/activity", pages.activity, "Activity", needs_monitor=True),
+            Entry("/services", services.services, "Services"),
+            Entry("/conversations", conversations.conversations, "Conversations"),
+            Entry("/conversation", conversations.conversation, under="/conversations"),
+            Entry("/transmissions", conversations.transmissions, under="/conversations"),
+            Entry("/programs", programs.programs, "Programs"),
+            Entry("/maintenance", programs.maintenance, "Periodic tasks"),
+            Entry("/connections", programs.connections, "Connections"),
+            Entry("/dead-letters", programs.dead_letters, "Dead letters"),
+            Entry("/health", self._health.health, "Health"),
         ]
         self._dashboard = Dashboard(entries, self._version, self._news)
         hosts = ["*"] if address.is_open or address.token else _NAMES
@@ -133,13 +107,17 @@ class Served:
 
     def _news(self) -> News:
         contact = self._view.contact
-        since_ms = contact.silent_since_ms()
+        silent_ms = contact.silent_since_ms()
         return News(
-            self._view.problem, None if since_ms is None else iso_time(since_ms), contact.monitor, contact.is_normal
+            self._view.problem,
+            None if silent_ms is None else iso_time(silent_ms),
+            contact.monitor,
+            contact.is_normal,
+            self._health.fault_count(),
         )
 
     def _run(self) -> None:
-        # `Server.run` would take the signals, which only the main thread may do.
+        # `Server.run` would handle the signals, which only the main thread may do.
         asyncio.run(self._server.serve([self._listening]))
 
 
@@ -150,7 +128,7 @@ def listen(address: Address) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((address.host, address.port))
-        # From here on connections wait, so that `dashboard ready` is true at once.
+        # From now on connections wait, so the line `dashboard ready` is true.
         listening.listen()
     except OSError as error:
         listening.close()
@@ -162,7 +140,7 @@ def listen(address: Address) -> socket.socket:
 
 
 def listen_on_default(address: Address) -> socket.socket:
-    """Returns such a socket, on a free port if that of the address is taken; raises UserError."""
+    """Returns such a socket, with a free port if another program has the address's port; raises UserError."""
     try:
         return listen(address)
     except UserError:
@@ -173,7 +151,7 @@ def _check_tls(address: Address) -> None:
     if address.certificate is None or address.key is None:
         return
     try:
-        # With a password, even an empty one, OpenSSL does not ask for one on the terminal.
+        # With a password, even an empty password, OpenSSL does not ask on the terminal.
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.load_cert_chain(address.certificate, address.key, password="")
     except (OSError, ssl.SSLError) as error:

@@ -67,7 +67,8 @@ function isSelected(part) {
 const status = document.getElementById("live");
 const main = document.getElementById("main");
 // Name of a part -> its HTML as the server sent it last; and those that wait for the end of a selection.
-const shown = new Map([...main.querySelectorAll(":scope > section")].map((each) => [each.id, each.innerHTML]));
+const drawn = document.querySelectorAll("main > section, #faults-found");
+const shown = new Map([...drawn].map((each) => [each.id, each.innerHTML]));
 const waiting = new Map();
 let words = "";
 
