@@ -373,7 +373,7 @@ def test_without_a_terminal_the_agreement_is_an_option(monkeypatch: pytest.Monke
 
 
 def test_no_name_of_a_program_reaches_the_terminal_raw(capsys: pytest.CaptureFixture[str]) -> None:
-    outcome = Outcome({"c\x1b]0;owned\x07/initiator": "CD"}, {"x\x1b[31m/target": "reason \x1b[5m"}, ())
+    outcome = Outcome({"c\x1b]0;owned\x07/initiator": "CD"}, {"x\x1b[31m/target": "reason \x1b[5m"}, set())
     endings.report(outcome, durations.parse("30s"), None)
     said = capsys.readouterr()
     assert "\x1b" not in said.out + said.err

@@ -20,7 +20,7 @@ from streaming.kafka.clients import Cluster
 from streaming.kafka.latest_rows import LatestRows
 from streaming.kafka.own_programs import is_running
 from streaming.kafka.topic_follower import Start, TopicFollower
-from streaming.system import wall_clock
+from streaming.system import hints, wall_clock
 from streaming.wire import service_commands
 from streaming.wire.record_decoders import RecordDecoder
 from streaming.wire.service_commands import ServiceCommand

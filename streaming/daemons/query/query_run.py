@@ -68,6 +68,11 @@ class KafkaFound:
     topic_ids: Mapping[str, str]
 
 
+def _print_line(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
 @dataclass(frozen=True)
 class QueryRun:
     """A program that runs a query.
@@ -83,6 +88,7 @@ class QueryRun:
         start: Starts the query.
         is_ready: Returns whether the query is ready; called several times a second until then.
         look: Called several times a second.
+        say: Prints a line. `run` replaces it, and recognizes the line that says that the program is ready.
     """
 
     kind: Kind
@@ -95,6 +101,7 @@ class QueryRun:
     start: Callable[[], StreamingQuery]
     is_ready: Callable[[StreamingQuery], bool]
     look: Callable[[], None]
+    say: Callable[[str], None] = _print_line
 
     def run(self) -> int:
         """Runs the query until a stop signal or a failure; returns the exit code.
@@ -133,8 +140,7 @@ class QueryRun:
             is_ready = self._await(partial(self.is_ready, query), query, _READY_POLL_INTERVAL_S)
         if is_ready:
             class_archive.note_class_path(session.class_path(self.spark))
-            sys.stdout.write(self.kind.ready + "\n")
-            sys.stdout.flush()
+            self.say(self.kind.ready)
             self._await(lambda: False, query, _POLL_INTERVAL_S)
         return query
 
