@@ -21,7 +21,6 @@ from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.system.embedded_broker import EmbeddedBroker
 from streaming.system.processes import ChildProcess
 
-_READY_S = 120.0
 _ALL_HELD_S = 300.0
 
 
@@ -34,7 +33,7 @@ def let_go(scene: Scene, folder: Path, count: int) -> None:
         Reader(scene.cluster, OURS.outputs(scene)).reading() as reader,
     ):
         for name, process in processes.items():
-            process.wait_until_said(f"{name} ready", _READY_S)
+            process.wait_until_said(f"{name} ready")
         before = memory(processes)
         scene.send_backlog(count)
         wait_until_held(scene, count)

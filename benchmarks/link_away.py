@@ -23,7 +23,6 @@ from streaming.system.embedded_broker import HOST, EmbeddedBroker
 from streaming.system.processes import ChildProcess
 from streaming.system.relay import Relay
 
-READY_S = 120.0
 SAMPLE_S = 10.0
 PORTION = 20_000
 WARM_UP = 20_000
@@ -62,7 +61,7 @@ def main() -> None:
         stack.enter_context(running(there, folder))
         programs = stack.enter_context(running(own, folder))
         for name in programs:
-            programs[name].wait_until_said(f"{name} ready", READY_S)
+            programs[name].wait_until_said(f"{name} ready")
         reader = stack.enter_context(Reader(clusters[1], scene.queues).reading())
         scene.send_backlog(WARM_UP)
         reader.wait_for(scene.sent, programs.values())

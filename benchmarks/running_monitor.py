@@ -18,7 +18,6 @@ from streaming.system.processes import THIS_COMMAND
 from streaming.wire.topics import Topics
 
 TOPICS = Topics()
-_READY_TIMEOUT_S = 120.0
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ def running_monitor(*options: str) -> Iterator[RunningMonitor]:
         cluster = Cluster(broker.bootstrap_servers, {})
         Admin(cluster).create_topics(TOPICS.specs(), partitions=2, replication_factor=1)
         started_s = time.monotonic()
-        with monitor_process(broker.bootstrap_servers, Path(folder), _READY_TIMEOUT_S, *options) as process:
+        with monitor_process(broker.bootstrap_servers, Path(folder), *options) as process:
             yield RunningMonitor(cluster, process.pid, Path(folder, "checkpoint"), time.monotonic() - started_s)
 
 

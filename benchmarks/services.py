@@ -56,7 +56,6 @@ CONTESTANTS = (
 )
 TO_NOTIFICATION = "the same, to the queue's notification"
 WARM_UP_BACKLOGS = 2
-_READY_S = 120.0
 
 
 @dataclass
@@ -163,7 +162,7 @@ def measure_everything(
 ) -> None:
     """Measures `run`: idle, and then the latencies of messages and of notifications."""
     result = measurement.result
-    run.wait_until_said("run ready", _READY_S)
+    run.wait_until_said("run ready")
     print(f"run, idle, minute 1: {idle_cores(run.pid):.3f} cores", flush=True)
     result.idle_bytes = measurement.resident_bytes()
     with Notifications(scene).reading() as notifications:

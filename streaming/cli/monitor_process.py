@@ -14,7 +14,6 @@ _STOP_ALL_TIMEOUT_S = 30.0
 def monitor_process(
     bootstrap_servers: str,
     folder: Path,
-    ready_timeout_s: float,
     *options: str,
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[ChildProcess]:
@@ -23,7 +22,6 @@ def monitor_process(
     Args:
         bootstrap_servers: Kafka's bootstrap servers.
         folder: The folder for the monitor's checkpoint, `checkpoint`, and its log, `monitor.log`.
-        ready_timeout_s: The longest time until the monitor is ready.
         options: Further options of the command.
         environment: Further environment variables.
 
@@ -34,17 +32,17 @@ def monitor_process(
     variables = own_environment() | dict(environment or {})
     command = [*THIS_COMMAND, "monitor", *place, *options]
     with ChildProcess(command, log_file=folder / "monitor.log", env=variables) as process:
-        process.wait_until_said("monitor ready", ready_timeout_s)
+        process.wait_until_said("monitor ready")
         yield process
 
 
 @contextmanager
-def all_programs(bootstrap_servers: str, folder: Path, ready_timeout_s: float) -> Iterator[ChildProcess]:
+def all_programs(bootstrap_servers: str, folder: Path) -> Iterator[ChildProcess]:
     """Starts monitor, router and transport together; otherwise like `monitor_process`, with the log `run.log`."""
     place = ["--bootstrap-servers", bootstrap_servers, "--checkpoints", str(folder / "checkpoints")]
     with ChildProcess([*THIS_COMMAND, "run", *place], log_file=folder / "run.log", env=own_environment()) as process:
         try:
-            process.wait_until_said("run ready", ready_timeout_s)
+            process.wait_until_said("run ready")
             yield process
         finally:
             process.stop(_STOP_ALL_TIMEOUT_S)

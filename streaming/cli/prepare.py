@@ -16,7 +16,6 @@ from streaming.system.java import find_java
 from streaming.wire.topics import Topics
 
 # Several times the duration of a first start on a slow machine.
-_READY_TIMEOUT_S = 180.0
 
 
 def prepare() -> None:
@@ -49,7 +48,7 @@ def _list_classes(class_list: Path) -> None:
     with EmbeddedBroker() as broker:
         Admin(Cluster(broker.bootstrap_servers)).create_topics(Topics().specs(), partitions=2, replication_factor=1)
         environment = {CLASS_LIST_VARIABLE: str(class_list)}
-        with monitor_process(broker.bootstrap_servers, class_list.parent, _READY_TIMEOUT_S, environment=environment):
+        with monitor_process(broker.bootstrap_servers, class_list.parent, environment=environment):
             pass  # the list has the classes that the monitor needs to become ready
 
 

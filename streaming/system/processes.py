@@ -19,6 +19,8 @@ THIS_COMMAND = (sys.executable, "-m", "streaming")
 # The system allows 255 bytes, and there may be a suffix.
 _MAX_NAME_BYTES = 200
 _POLL_INTERVAL_S = 0.05
+# A program that runs starts in the end, however busy the machine is. Only one that hangs takes so long.
+_START_TIMEOUT_S = 600.0
 _LOG_TAIL_LENGTH = 4_000
 
 # All processes find and fetch the jars in the same way.
@@ -170,13 +172,14 @@ class ChildProcess:
         """The program's process id, which is also the id of its process group and session."""
         return self._process.pid
 
-    def wait_until_said(self, text: str, timeout_s: float) -> None:
+    def wait_until_said(self, text: str) -> None:
         """Waits until the program has written a text to its log file.
 
         Raises:
-            UserError: The program has ended, or does not write the text in time. The message has the end of its log.
+            UserError: The program has ended, or has not written the text after ten minutes. The message has the end of
+                its log.
         """
-        deadline_s = time.monotonic() + timeout_s
+        deadline_s = time.monotonic() + _START_TIMEOUT_S
         while True:
             exit_code = self.poll()
             if text in self._said():
@@ -184,7 +187,7 @@ class ChildProcess:
             if exit_code is not None:
                 raise self._failure(f"ended with exit code {exit_code}")
             if time.monotonic() > deadline_s:
-                raise self._failure("did not start in time")
+                raise self._failure(f"has not said '{text}' after {_START_TIMEOUT_S:.0f} s")
             time.sleep(_POLL_INTERVAL_S)
 
     def require_running(self) -> None:

@@ -35,7 +35,7 @@ def test_the_page_shows_a_queue_and_follows_it(broker: SharedBroker, tmp_path: P
     log = tmp_path / "dashboard.log"
     command = [*THIS_COMMAND, "dashboard", *options]
     with ChildProcess(command, log_file=log, env=own_environment()) as process, browser() as driver:
-        process.wait_until_said("dashboard ready", DEADLINE_S)
+        process.wait_until_said("dashboard ready")
         [url] = re.findall(r"dashboard ready (\S+)", log.read_text())
         show(driver)
 

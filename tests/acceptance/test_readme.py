@@ -97,7 +97,7 @@ class Terminals:
             self._log_file(name).unlink()
         program = ChildProcess(command, log_file=self._log_file(name), env=self._environment, cwd=self.folder)
         self.programs[name] = self._stack.enter_context(program)
-        program.wait_until_said(f"{name} ready", DEADLINE_S)
+        program.wait_until_said(f"{name} ready")
         return ""
 
     def _log_file(self, name: str) -> Path:

@@ -96,7 +96,7 @@ def test_the_activator_goes_on_and_starts_a_program_for_a_good_record(flooded: F
             assert process.poll() is None, log_file.read_text()[-3_000:]
             return starts.exists() and starts.read_text().count("started") >= times
 
-        process.wait_until_said("activator ready", DEADLINE_S)
+        process.wait_until_said("activator ready")
         # Each good notification is between bad ones, and so is its row of the view.
         for number in (1, 2):
             flooded.good("queue-monitors", number)

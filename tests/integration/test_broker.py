@@ -19,8 +19,6 @@ from streaming.system.embedded_broker import EmbeddedBroker
 from tests.support.shared_broker import SharedBroker
 from tests.support.waiting import children_of, is_running, processes_with, wait_until
 
-# A start takes 2 to 5 s; the rest is for a busy machine.
-START_TIMEOUT_S = 90
 FOREGROUND = """
 import sys
 from pathlib import Path

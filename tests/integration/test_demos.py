@@ -65,7 +65,7 @@ def test_ctrl_c_ends_the_demo_of_plain_consumers_with_all_that_it_has_started(tm
     log = tmp_path / "log"
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     with ChildProcess([*THIS_COMMAND, "demo", "observe"], log_file=log, env=environment) as demo:
-        demo.wait_until_said("reader 1 started", TIMEOUT_S)
+        demo.wait_until_said("reader 1 started")
         os.kill(demo.pid, signal.SIGINT)
         assert demo.wait(TIMEOUT_S) == 128 + signal.SIGINT
     assert "Traceback" not in log.read_text()

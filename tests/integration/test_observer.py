@@ -307,12 +307,12 @@ def test_a_second_observer_waits_until_the_first_one_ends(observing: Observing) 
     observing.send(topic, 0)
     observing.commit(topic, 1)
     with observing.process() as first, Reports(observing) as reports:
-        first.wait_until_said("observer ready", DEADLINE_S)
+        first.wait_until_said("observer ready")
         observing.log_file = observing.log_file.with_name("second.log")
         with observing.process() as second:
-            second.wait_until_said("Another observer runs on the same topics", DEADLINE_S)
+            second.wait_until_said("Another observer runs on the same topics")
             assert first.stop() == 0
-            second.wait_until_said("observer ready", 2 * DEADLINE_S)
+            second.wait_until_said("observer ready")
             observing.send(topic, 0)
             reports.wait_for(unread=1, one_more=True)
             assert second.stop() == 0
@@ -324,13 +324,13 @@ def test_a_killed_observer_has_lost_nothing_and_invents_nothing(observing: Obser
     observing.commit(topic, 1)
     with Reports(observing) as reports:
         with observing.process() as killed:
-            killed.wait_until_said("observer ready", DEADLINE_S)
+            killed.wait_until_said("observer ready")
             reports.wait_for(unread=0, one_more=False)
             os.kill(killed.pid, signal.SIGKILL)
             killed.wait(DEADLINE_S)
         observing.send(topic, 0, 0)
         with observing.process() as process:
-            process.wait_until_said("observer ready", 2 * DEADLINE_S)
+            process.wait_until_said("observer ready")
             reports.wait_for(unread=2, one_more=True)
             assert process.stop() == 0
 

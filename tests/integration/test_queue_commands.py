@@ -117,7 +117,7 @@ def test_a_host_that_is_stopping_is_there_and_the_task_that_it_ends_has_not_fail
     with ChildProcess(command, log_file=tmp_path / "host.log", env=own_environment()) as host:
         wait_until(lambda: f"{socket.gethostname()}:{host.pid}" in shell.run("tasks"), DEADLINE_S, "the task to run")
         os.kill(host.pid, signal.SIGINT)
-        host.wait_until_said("stopping: 1 running task", DEADLINE_S)
+        host.wait_until_said("stopping: 1 running task")
         stopping = f"host {socket.gethostname()}:{host.pid} is stopping"
         for words in (("tasks",), ("queue", "show", queue), ("queues",), ("maintenance",)):
             assert stopping in " ".join(shell.run(*words).split())
@@ -143,7 +143,7 @@ def test_a_procedure_that_no_host_knows_is_shown_with_the_hosts_reason(
     options = ["--bootstrap-servers", monitored.bootstrap_servers, "--topic-prefix", monitored.prefix]
     command = [*THIS_COMMAND, "host", "--config", str(config), *options]
     with ChildProcess(command, log_file=tmp_path / "host.log", env=own_environment()) as host:
-        host.wait_until_said("host ready", DEADLINE_S)
+        host.wait_until_said("host ready")
         assert "No module named 'no_such_module'" in (tmp_path / "host.log").read_text()
         with monitored.view() as view:
             row = view.wait_for(queue, lambda row: row.get("task_failures", 0) >= 2)

@@ -70,7 +70,7 @@ def test_a_message_reaches_its_queue_and_activates_a_reader(
     command += ["--metrics-port", str(port)]
     log_file = tmp_path / "run.log"
     with ChildProcess(command, log_file=log_file, env=own_environment()) as process:
-        process.wait_until_said("run ready", DEADLINE_S)
+        process.wait_until_said("run ready")
         for number in (1, 2):
             routed.send("c", b"body %d" % number)
         routed.flush()
@@ -115,14 +115,14 @@ def test_a_file_alone_is_enough_to_start_a_plain_consumer_on_demand(broker: Shar
     place = ["--bootstrap-servers", broker.bootstrap_servers, "--topic-prefix", prefix]
     command = [*THIS_COMMAND, "--config", str(options), "run", str(file), *place]
     with ChildProcess(command, log_file=log_file, env=own_environment(), cwd=tmp_path) as process:
-        process.wait_until_said("run ready", DEADLINE_S)
+        process.wait_until_said("run ready")
         second = " ".join(run_command("run", str(file), *place, code=2).split())
         assert "a monitor works on these topics already: process " in second
         assert "so nothing was started" in second
         producer = Cluster(broker.bootstrap_servers, {}).producer({})
         producer.produce(topic, b"an order")
         producer.flush()
-        process.wait_until_said(f"{group}: exited", DEADLINE_S)
+        process.wait_until_said(f"{group}: exited")
         assert (tmp_path / f"checkpoints/activator/logs/{group}.log").read_text() == "an order\n"
         os.kill(process.pid, signal.SIGINT)
         assert process.wait(DEADLINE_S) == 0
@@ -146,7 +146,7 @@ def test_java_that_is_killed_is_told_in_a_sentence_and_all_other_programs_are_st
     place = ["--bootstrap-servers", broker.bootstrap_servers, "--topic-prefix", f"k-{uuid.uuid4().hex[:8]}-"]
     command = [*THIS_COMMAND, "--config", str(options), "run", str(file), "--services", *place]
     with ChildProcess(command, log_file=log_file, env=own_environment(), cwd=tmp_path) as process:
-        process.wait_until_said("run ready", DEADLINE_S)
+        process.wait_until_said("run ready")
         [java] = [pid for pid in child_processes(process.pid) if Path(f"/proc/{pid}/exe").resolve().name == "java"]
         os.kill(java, signal.SIGKILL)
         assert process.wait(DEADLINE_S) == 1

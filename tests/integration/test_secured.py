@@ -113,7 +113,7 @@ class Programs:
         else:
             process = ChildProcess(arguments, log_file=log_file, env=own_environment())
         self._stack.enter_context(process)
-        process.wait_until_said(ready, DEADLINE_S)
+        process.wait_until_said(ready)
         return process
 
     def log_file(self, name: str) -> Path:

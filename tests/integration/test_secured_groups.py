@@ -189,7 +189,7 @@ def test_an_observer_reports_with_the_documented_rights_and_says_no_secret(
     secured: SecuredBroker, tmp_path: Path
 ) -> None:
     with observer(secured, tmp_path) as process:
-        process.wait_until_said("observer ready", DEADLINE_S)
+        process.wait_until_said("observer ready")
         wait_until_said(tmp_path, f"{ORDERS}: one more: yes, nobody reads, and {ORDERS}-0 holds 3 messages\n")
 
         def reported() -> dict[str, Any]:
@@ -206,7 +206,7 @@ def test_an_observer_without_read_says_once_that_it_cannot_test_the_backlog(
     secured: SecuredBroker, tmp_path: Path
 ) -> None:
     with without(secured, "observer", READ_TO_TEST), observer(secured, tmp_path) as process:
-        process.wait_until_said("observer ready", DEADLINE_S)
+        process.wait_until_said("observer ready")
         wait_until_said(tmp_path, f"{ORDERS}: one more: yes, nobody reads")
     sentence = f"{ORDERS}: may not read {ORDERS}, so offsets without content count as messages"
     assert said(tmp_path).count(sentence) == 1
@@ -216,13 +216,13 @@ def test_an_observer_says_once_which_group_it_may_not_see(secured: SecuredBroker
     sentence = f"Kafka does not grant this user Describe on consumer group {ORDERS}. See docs/security.md"
     with observer(secured, tmp_path) as process, without(secured, "observer", DESCRIBE_GROUP, READ_GROUP):
         wait_until_said(tmp_path, sentence)
-        process.wait_until_said("observer ready", DEADLINE_S)
+        process.wait_until_said("observer ready")
     assert said(tmp_path).count(sentence) == 1
 
 
 def test_an_observer_says_once_which_topic_it_may_not_see(secured: SecuredBroker, tmp_path: Path) -> None:
     with without(secured, "observer", READ_TO_TEST, DESCRIBE_TOPIC), observer(secured, tmp_path) as process:
-        process.wait_until_said("observer ready", DEADLINE_S)
+        process.wait_until_said("observer ready")
         wait_until_said(tmp_path, "no, it has neither members nor committed offsets that this user may see")
         config = tmp_path / "activator.toml"
         config.write_text(f'{config.read_text()}topics = ["{ORDERS}"]\n')
@@ -251,7 +251,7 @@ def test_an_observer_says_once_which_right_it_lacks_to_commit_again(
     )
     with without(secured, "observer", right), observer(secured, tmp_path, more="renew_offsets = true\n") as process:
         wait_until_said(tmp_path, sentence)
-        process.wait_until_said("observer ready", DEADLINE_S)
+        process.wait_until_said("observer ready")
     assert said(tmp_path).count(sentence) == 1
 
 
@@ -271,7 +271,7 @@ def test_an_observer_does_not_start_without_its_rights_and_names_the_missing_one
 def test_an_observer_that_loses_the_right_to_report_ends_and_says_why(secured: SecuredBroker, tmp_path: Path) -> None:
     write = Right("", "Write", "topic", "queue-receives")
     with observer(secured, tmp_path) as process:
-        process.wait_until_said("observer ready", DEADLINE_S)
+        process.wait_until_said("observer ready")
         with without(secured, "observer", write):
             assert process.wait(DEADLINE_S) == 2, said(tmp_path)
     assert "error: Kafka does not grant this user a required right on a topic" in said(tmp_path)

@@ -205,14 +205,14 @@ def test_answers_come_once_and_in_order_although_a_reader_is_killed_before_its_c
     # The first one has its partitions before the second one starts, so it surely gets messages.
     readers = [started(scene, "answer", 0, queue, "20")]
     try:
-        readers[0].wait_until_said("answered 0", DEADLINE_S)
+        readers[0].wait_until_said("answered 0")
         readers.append(started(scene, "answer", 1, queue, "0"))
         conversations = [client.begin("//back", "//echo") for _ in range(CONVERSATIONS)]
         for number in range(REQUESTS):
             with client.transaction():
                 for conversation in conversations:
                     conversation.send(b"%d" % number)
-        readers[0].wait_until_said("hanging", DEADLINE_S)
+        readers[0].wait_until_said("hanging")
         os.kill(readers[0].pid, signal.SIGKILL)
         readers[0].wait(10)
         readers.append(started(scene, "answer", 2, queue, "0"))
@@ -234,7 +234,7 @@ def test_a_sender_that_is_killed_in_its_transaction_has_sent_all_of_it_or_nothin
     for number in range(3):
         sender = started(scene, "send_pairs", number, "//pairs")
         try:
-            sender.wait_until_said("sent ", DEADLINE_S)
+            sender.wait_until_said("sent ")
             with pytest.raises(subprocess.TimeoutExpired):
                 sender.wait(moments.random() / 2)
         finally:

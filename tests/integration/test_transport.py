@@ -218,7 +218,7 @@ def test_lost_decisions_stop_their_partition_only(scene: Scene) -> None:
     scene.write_decisions(0, 1, [deliver("c-1", offsets[0], queue)], 1)
     scene.write_decisions(0, 3, [deliver("c-1", offsets[0], queue)], 3)
     assert program.process is not None
-    program.process.wait_until_said("service-decisions[0] has stopped", DEADLINE_S)
+    program.process.wait_until_said("service-decisions[0] has stopped")
     scene.decide(1, deliver("c-1", offsets[1], queue))
     assert sorted(each.value() or b"" for each in scene.read(queue, 2)) == [b"0", b"1"]
     assert program.stop() == 1

@@ -124,7 +124,7 @@ class Activating:
     def running(self, *more: str, cwd: Path | None = None) -> Iterator[ChildProcess]:
         """Runs the activator, which is ready when the block begins."""
         with self.started(*THIS_COMMAND, *self.options(), *more, cwd=cwd) as process:
-            process.wait_until_said("activator ready", DEADLINE_S)
+            process.wait_until_said("activator ready")
             yield process
 
     @contextmanager

@@ -16,7 +16,7 @@ import pyspark
 from streaming.system.java import find_java
 from streaming.system.processes import ChildProcess
 from tests.support.command_lines import ROOT
-from tests.support.monitors import READY_TIMEOUT_S, Monitored
+from tests.support.monitors import Monitored
 from tests.support.waiting import children_of, is_running, wait_until
 
 SPARK_HOME = Path(pyspark.__file__).parent
@@ -116,8 +116,6 @@ class SubmittedMonitor(Monitored):
 
     master: str = ""
     executor_python: Path = Path()
-    # The driver's JVM has no class archive, and each executor is another JVM that has to start.
-    ready_timeout_s: float = 2 * READY_TIMEOUT_S
 
     def command(self) -> list[str]:
         package = self.folder / "queue-activation.zip"

@@ -151,7 +151,7 @@ class HostProcess:
         return self._log_file.read_text()
 
     def wait_for_line(self, text: str) -> None:
-        self.process.wait_until_said(text, DEADLINE_S)
+        self.process.wait_until_said(text)
 
 
 class ThreadedHost:

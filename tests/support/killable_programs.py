@@ -9,8 +9,6 @@ from pathlib import Path
 from streaming.system.processes import THIS_COMMAND, ChildProcess, own_environment
 from tests.support.spark_application import SharedProgram, SparkApplication
 
-READY_TIMEOUT_S = 120.0
-
 
 @dataclass
 class Program:
@@ -57,7 +55,7 @@ class Program:
 
     def wait_until_ready(self) -> None:
         assert self.process is not None
-        self.process.wait_until_said(self.ready, READY_TIMEOUT_S)
+        self.process.wait_until_said(self.ready)
 
     def check(self) -> None:
         """Fails if the program has ended by itself."""

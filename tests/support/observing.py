@@ -84,7 +84,7 @@ class Observing:
     def running(self, *options: str) -> Iterator["Reports"]:
         """Runs an observer while the block runs; returns its records."""
         with Reports(self) as reports, self.process(*options) as process:
-            process.wait_until_said("observer ready", DEADLINE_S)
+            process.wait_until_said("observer ready")
             yield reports
             assert process.stop() == 0, self.log_file.read_text()
 

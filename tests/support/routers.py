@@ -17,12 +17,12 @@ from streaming.kafka.last_records import last_records
 from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.system.processes import THIS_COMMAND, ChildProcess, own_environment
 from streaming.wire.topics import Topics
+from tests.support.monitors import READY_TIMEOUT_S
 from tests.support.shell import Shell
 from tests.support.spark_application import SharedProgram, SparkApplication
 from tests.support.waiting import wait_until
 
 PARTITIONS = 4
-READY_TIMEOUT_S = 90.0
 DEADLINE_S = 60.0
 _ALL = 10**9
 
@@ -193,7 +193,7 @@ class Routed:
 @contextmanager
 def _ready(program: ChildProcess | SharedProgram, log_file: Path) -> Iterator[None]:
     try:
-        program.wait_until_said("router ready", READY_TIMEOUT_S)
+        program.wait_until_said("router ready")
         yield
     finally:
         sys.stdout.write(log_file.read_text())  # shown by pytest if the test fails

@@ -15,7 +15,7 @@ from typing import Any, Self
 from streaming.system.processes import THIS_COMMAND, own_environment
 from tests.support.waiting import wait_until
 
-_END_TIMEOUT_S = 60.0
+_TIMEOUT_S = 60.0
 
 
 class SparkApplication:
@@ -100,7 +100,7 @@ class SparkApplication:
             assert self._process.stdout is not None
             self._process.stdin.close()
             try:
-                self._process.wait(_END_TIMEOUT_S)
+                self._process.wait(_TIMEOUT_S)
             finally:
                 self._process.kill()
                 self._process.wait()
@@ -116,7 +116,7 @@ class SharedProgram:
         self._code = code
         self._log_file = log_file
 
-    def wait_until_said(self, text: str, timeout_s: float) -> None:
+    def wait_until_said(self, text: str) -> None:
         """Waits until the program has written a text to its log file; fails if it ends first."""
 
         def has_said() -> bool:
@@ -126,7 +126,7 @@ class SharedProgram:
             assert ended is None, f"ended with exit code {ended}:\n{self._log_file.read_text()}"
             return False
 
-        wait_until(has_said, timeout_s, text)
+        wait_until(has_said, _TIMEOUT_S, text)
 
     def poll(self) -> int | None:
         """Returns the exit code; None while it runs."""
@@ -151,4 +151,4 @@ class SharedProgram:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.stop(_END_TIMEOUT_S)
+        self.stop(_TIMEOUT_S)

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from producers.producer import Message, QueueProducer
 from producers.queue_topics import create_queue_topics
-from streaming.cli.demo.stage import READY_TIMEOUT_S, Actor, play, set_up
+from streaming.cli.demo.stage import Actor, play, set_up
 from streaming.cli.demo.starters import Reader
 from streaming.cli.demo.story import Story
 from streaming.cli.monitor_process import monitor_process
@@ -77,7 +77,7 @@ def run(console: Console, *, keeps: bool = False) -> int:
         _create_queues(stage.cluster)
         with stage.progress("starting the monitor (Spark)"):
             servers = stage.cluster.bootstrap_servers
-            monitor = stage.parts.enter_context(monitor_process(servers, stage.folder, READY_TIMEOUT_S))
+            monitor = stage.parts.enter_context(monitor_process(servers, stage.folder))
         story = Story(console)
         return play(stage, story, [_Sender(stage.cluster, story)], [monitor], [queue.reader() for queue in QUEUES])
 

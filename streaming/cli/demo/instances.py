@@ -17,7 +17,7 @@ from streaming.cli.demo.instance_story import InstanceStory
 from streaming.cli.demo.service_plan import ORDERS, SHOP, STOCK
 from streaming.cli.demo.service_readers import clerk, shop
 from streaming.cli.demo.shop import SHORT_ORDER_LINES, STANDING_ORDERS, Flow, define, say_all
-from streaming.cli.demo.stage import READY_TIMEOUT_S, Actor, Stage, brokers, play
+from streaming.cli.demo.stage import Actor, Stage, brokers, play
 from streaming.cli.routing.service_commands import carry_out
 from streaming.core.numbers import plural
 from streaming.system.embedded_broker import HOST
@@ -79,7 +79,7 @@ def _start(places: Sequence[Place], stage: Stage) -> list[ChildProcess]:
             process = stage.parts.enter_context(ChildProcess(command, log_file=log_file, env=own_environment()))
             started.append((process, f"{name} ready"))
     for process, line in started:
-        process.wait_until_said(line, READY_TIMEOUT_S)
+        process.wait_until_said(line)
     return [process for process, _ in started]
 
 

@@ -15,7 +15,7 @@ from streaming.cli.demo import consumers
 from streaming.cli.demo.observe_plan import ARCHIVE, EXPIRED, GROUPS, Client, DemoGroup
 from streaming.cli.demo.observe_senders import prepare, senders
 from streaming.cli.demo.observe_story import ObserveStory, ReaderLog
-from streaming.cli.demo.stage import READY_TIMEOUT_S, Stage, play, set_up
+from streaming.cli.demo.stage import Stage, play, set_up
 from streaming.cli.demo.starters import READERS_LOG, Reader, write_configs
 from streaming.cli.group_survey import KEDA_LAG_THRESHOLD, lag_rule_readers
 from streaming.cli.monitor_process import monitor_process
@@ -44,7 +44,7 @@ def run(console: Console) -> int:
             prepare(stage.cluster)
         with stage.progress("starting the monitor (Spark)"):
             servers = stage.cluster.bootstrap_servers
-            monitor = stage.parts.enter_context(monitor_process(servers, stage.folder, READY_TIMEOUT_S))
+            monitor = stage.parts.enter_context(monitor_process(servers, stage.folder))
         groups = _with_clients(console)
         readers = [_reader(group, servers) for group in groups]
         log = stage.folder / "observer.log"
@@ -63,7 +63,7 @@ def _observer(bootstrap_servers: str, config: Path, log: Path) -> Iterator[Child
     """Starts an observer, which is ready when the block begins."""
     command = [*THIS_COMMAND, "observe", "--config", str(config), "--bootstrap-servers", bootstrap_servers]
     with ChildProcess(command, log_file=log, env=own_environment()) as process:
-        process.wait_until_said("observer ready", READY_TIMEOUT_S)
+        process.wait_until_said("observer ready")
         yield process
 
 

@@ -13,7 +13,7 @@ from producers.services import ServiceClient
 from streaming.cli.demo.service_plan import INVOICES, NORTH, ORDERS, ROUTE, SHOP, SOUTH, STOCK, STOCKS, DemoService
 from streaming.cli.demo.service_story import ServiceStory
 from streaming.cli.demo.shop import Flow, define, say_all
-from streaming.cli.demo.stage import READY_TIMEOUT_S, Actor, play, set_up
+from streaming.cli.demo.stage import Actor, play, set_up
 from streaming.cli.demo.starters import Reader
 from streaming.cli.demo.timeline import TOPICS
 from streaming.cli.monitor_process import all_programs
@@ -51,7 +51,7 @@ def run(console: Console) -> int:
             )
         with stage.progress("starting monitor, router and transport (Spark)"):
             servers = stage.cluster.bootstrap_servers
-            programs = stage.parts.enter_context(all_programs(servers, stage.folder, READY_TIMEOUT_S))
+            programs = stage.parts.enter_context(all_programs(servers, stage.folder))
         _introduce(console)
         story = ServiceStory(console, {instance: database for database, instance in instances.items()})
         flow = Flow(stage.cluster, story, TIMER_S)

@@ -23,8 +23,6 @@ from streaming.system.relay import Relay
 from streaming.system.threads import WatchedThread
 from streaming.wire.topics import Topics
 
-# The longest time until programs are ready. The start of two Spark programs takes about 20 s with 2 cores.
-READY_TIMEOUT_S = 180.0
 # The longest time from the first message to the end of a story, which usually takes about a minute.
 _RUN_TIMEOUT_S = 150.0
 # A story may also take this many times as long as the start of its programs. On an idle machine with two cores it takes
