@@ -99,7 +99,7 @@ def workload(
     *,
     place: Place,
 ) -> None:
-    """Give the monitor work: bursts, trickles and quiet times on queues queue-1, queue-2, ..., from a seed.
+    """Give the monitor work: bursts, trickles and quiet times on the queues from queue-1 on, by a seed.
 
     Without --send-messages it sends no messages: it reports arrivals, and what simulated readers would report.
     """

@@ -224,7 +224,7 @@ class TestRetention:
                     raise found
                 return found
 
-        cluster: Any = SimpleNamespace(admin_client=Client)
+        cluster: Any = SimpleNamespace(admin_client=Client, bootstrap_servers="host:9092")
         assert Admin(cluster).offsets_retention_ms(1.0) == expected
 
 

@@ -168,7 +168,7 @@ def test_no_log_and_no_working_directory_are_no_errors(tmp_path: Path, monkeypat
         ({"crashes": 1, "backoff_until": NOW}, []),
         (
             {"crashes": 1, "backoff_until": LATER, "last_line": "boom"},
-            ["nothing is started until 2025-11-21 13:10:00 UTC, after a crash", "log /srv/a.log: boom"],
+            ["nothing is started until 2025-11-21 13:10:00 UTC, after a crash", "log /srv/a.log, last line: boom"],
         ),
         (
             {"crashes": 6, "gave_up_until": LATER, "backoff_until": NOW, "last_exit": ExitRow(NOW, "exit code 3")},
@@ -217,7 +217,7 @@ def test_no_log_and_no_working_directory_are_no_errors(tmp_path: Path, monkeypat
             [
                 "3 readers in a row exited without a RECEIVE: does the program report, or is it a plain consumer? See "
                 "docs/guide/reporting.md",
-                "log /srv/a.log: bye",
+                "log /srv/a.log, last line: bye",
             ],
         ),
         (
@@ -262,7 +262,7 @@ def test_no_log_and_no_working_directory_are_no_errors(tmp_path: Path, monkeypat
             [
                 "process 7 runs, and nobody has called RECEIVE since 2025-11-21 12:57:00 UTC: does it report, does it "
                 "hang, or has it been busy for that long? See docs/guide/reporting.md",
-                "log /srv/a.log: x",
+                "log /srv/a.log, last line: x",
             ],
         ),
         (
@@ -292,7 +292,7 @@ def test_what_keeps_an_activator_from_starting_a_program(more: dict[str, object]
             {"crashes": 6, "gave_up_until": NOW, "last_exit": ExitRow(NOW, "exit code 3"), "last_line": "boom"},
             [
                 "it had given up after 6 crashes in a row: exit code 3, the last one at 2025-11-21 13:00:00 UTC",
-                "log /srv/a.log: boom",
+                "log /srv/a.log, last line: boom",
             ],
         ),
         ({"crashes": 1, "log_file": None, "backoff_until": LATER}, ["there had been a crash"]),

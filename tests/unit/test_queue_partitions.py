@@ -131,7 +131,7 @@ def test_of_a_topic_that_is_gone_kafka_says_so_and_of_one_without_an_answer_noth
                 raise UserError("Kafka rejects this user name or password.")
             return SimpleNamespace(partitions=[0, 1])
 
-    cluster: Any = SimpleNamespace(admin_client=Client)
+    cluster: Any = SimpleNamespace(admin_client=Client, bootstrap_servers="host:9092")
     found = Admin(cluster).visible_partitions(["two", "refused", *errors], 1.0)
     assert found == {"two": 2, "gone": None, "denied": None}
 
