@@ -78,7 +78,7 @@ class QueueDefinition:
         return replace(self, notifications=dict(self.notifications))
 
     def texts_bytes(self) -> int:
-        """Returns the bytes that the texts take in a snapshot. The rest of the definition is short."""
+        """Returns how many bytes the texts take in a snapshot. The rest of the definition is short."""
         clause = self.activation
         size_bytes = 0 if clause is None else text_bytes(clause.procedure_name) + text_bytes(clause.execute_as)
         for name, service in self.notifications.items():

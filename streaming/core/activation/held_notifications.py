@@ -72,8 +72,8 @@ class Held:
         retry_ms: When the activator tries again after it has given up the notification.
         has_row: Whether the view has shown the queue since the notification came.
         is_shown: Whether the view has shown the activation.
-        is_gone: Whether the queue was dropped: the view no longer shows the activation, or it does not show the queue
-            of an old notification.
+        is_gone: Whether the queue was dropped. Then the view no longer shows the activation or, for an old
+            notification, does not show the queue.
     """
 
     notification_id: str

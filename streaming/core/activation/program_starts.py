@@ -18,7 +18,7 @@ from streaming.core.numbers import plural
 from streaming.core.times import FOREVER_MS, NEVER_MS
 
 # The pause before a notification that was given up is tried again, because for a queue without a time-out the monitor
-# writes no further one. The pause is long enough to cost little, and short enough after the program was fixed.
+# writes no further notification. The pause is long enough to cost little, and short enough after a program was fixed.
 RETRY_MS = 600_000
 
 # Repeats soon follow the first record, and a queue has at most one activation per quiet window (5 s).
@@ -56,7 +56,7 @@ class QueueActivator:
         partitions: The partitions of the queue's topic, if there are fewer than the entry allows programs.
         exits_without_receive: The number of programs with a successful exit code since the monitor last knew of a
             RECEIVE. The view shows a RECEIVE a moment late, so 1 proves nothing.
-        nobody_joined: Whether no program that has exited can have joined its consumer group.
+        nobody_joined: Whether it is certain that no program that has exited has joined its consumer group.
         silent_ms: Since when the view has shown unread messages and a monitor that waits for a RECEIVE; otherwise
             FOREVER_MS.
         unanswered_ms: `silent_ms` once programs have run so long that they should have received; before, FOREVER_MS.
@@ -321,7 +321,7 @@ class QueueActivator:
             self.held.retry_ms = NEVER_MS
 
     def _may_start(self, policy: Policy, now_ms: int) -> bool:
-        """Returns whether nothing blocks a start that no notification asks for."""
+        """Returns whether a program may be started without a notification."""
         has_room = len(self.running) < policy.max_programs and now_ms >= self.backoff_until_ms
         return has_room and self.fatal_exit_code is None and not policy.refusal
 
@@ -374,8 +374,8 @@ class QueueActivator:
         if program.notification_id is None or program.sequence is None:
             return []
         held = self.held
-        # A notification that was never started for has come after the start of every program, even if its sequence is
-        # lower: a queue that is created again begins with 1.
+        # If no program was started for a notification, it has come after the start of every program, even if its
+        # sequence is lower: a queue that is created again begins with 1.
         if held is not None and (
             not held.is_restart or (held.post_time, held.sequence) >= (program.post_time, program.sequence)
         ):

@@ -97,7 +97,7 @@ def no_room(what: str) -> RefusedEventError:
 
 
 def number_bytes(number: int) -> int:
-    """Returns the bytes that a number of zero or more takes in a snapshot."""
+    """Returns how many bytes a number of zero or more takes in a snapshot."""
     if number < 1 << 7:
         return 1
     if number < 1 << 16:
@@ -106,7 +106,7 @@ def number_bytes(number: int) -> int:
 
 
 def text_bytes(text: str | None) -> int:
-    """Returns the most bytes that a text takes in a snapshot."""
+    """Returns the largest number of bytes that a text takes in a snapshot."""
     if text is None:
         return 1
     return _TEXT_HEADER_BYTES + (len(text) if text.isascii() else len(text.encode()))

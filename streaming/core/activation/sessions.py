@@ -265,7 +265,7 @@ class Sessions:
         return len([session for session in self.by_id.values() if session.wait is not None])
 
     def last_wait_end_ms(self, now_ms: int) -> int:
-        """Returns the latest end of a wait without WHERE whose result is on its way; NEVER_MS without such a wait."""
+        """Returns the end of the last wait without WHERE whose result has not come yet; NEVER_MS: no such wait."""
         ended_ms = NEVER_MS
         for session in self.by_id.values():
             wait = session.wait
@@ -309,10 +309,10 @@ class Sessions:
 
 
 def _sum_bytes(before: int, messages: int) -> int:
-    """Returns the bytes of a transaction's number of messages after the session has received more."""
+    """Returns the size in bytes of a transaction's number of messages after the session has received more."""
     return number_bytes(min(before + messages, MAX_MESSAGES))
 
 
 def _transaction_bytes(transaction_id: str, messages: int) -> int:
-    """Returns the most bytes that an open transaction takes in a snapshot."""
+    """Returns the largest number of bytes that an open transaction takes in a snapshot."""
     return _TRANSACTION_BYTES + number_bytes(messages) + text_bytes(transaction_id)

@@ -237,6 +237,6 @@ class Tasks:
 
 
 def _size_bytes(task_id: str, task: Task) -> int:
-    """Returns the most bytes that a task takes in a snapshot."""
+    """Returns the largest number of bytes that a task takes in a snapshot."""
     texts_bytes = text_bytes(task_id) + text_bytes(task.procedure_name) + text_bytes(task.execute_as)
     return _TASK_BYTES + texts_bytes + text_bytes(task.host)

@@ -138,7 +138,7 @@ class Marks:
 
 
 def _size_bytes(key: Key) -> int:
-    """Returns the most bytes that a mark takes in a snapshot."""
+    """Returns the largest number of bytes that a mark takes in a snapshot."""
     return _MARK_BYTES + text_bytes(key[0]) + text_bytes(key[1])
 
 

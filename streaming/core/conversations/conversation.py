@@ -372,7 +372,7 @@ class Conversation:
         return min(offsets, default=None)
 
     def is_only_telling(self) -> bool:
-        """Returns whether the far endpoint is in another instance, and the own endpoint is closed or in error."""
+        """Returns whether the far endpoint is in another instance, and this side's is closed or in error."""
         return self.far is not None and self.state(TARGET - self.far.side) in {State.CD, State.ER}
 
     def is_over(self) -> bool:

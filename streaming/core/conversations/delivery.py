@@ -81,7 +81,7 @@ class Delivering(Transmitting):
             self.send(to, errors[0])
 
     def fail(self, side: int, code: int, text: str) -> None:
-        """Ends an endpoint by an error of the broker, which its program receives. Messages to it are dead letters."""
+        """Ends an endpoint by an error of the broker for its program. Messages to the endpoint become dead letters."""
         self._fail(side, code, text)
         self._do_what_follows()
 
@@ -305,7 +305,7 @@ class Delivering(Transmitting):
         self._do_next(partial(self._drop, side, text), partial(self._tell, side, code, text))
 
     def _tell(self, side: int, code: int, text: str) -> None:
-        """Sends an endpoint an error of the broker, unless it knows that the conversation has ended."""
+        """Sends an endpoint an error of the broker, unless the endpoint knows that the conversation has ended."""
         conversation = self.conversation
         far = conversation.far_at(side)
         if far is not None:

@@ -309,7 +309,7 @@ class Receiving(Step):
         self.fail(TARGET - far.side, REMOTE_ENDPOINT_GONE, RECEIVED_ELSEWHERE)
 
     def _is_closed_to(self, far: FarEndpoint, kind: Kind) -> bool:
-        """Returns whether the own endpoint takes no more messages of a kind."""
+        """Returns whether this side's endpoint takes no more messages of a kind."""
         own = TARGET - far.side
         has_far_ended = self.conversation.state(own) is State.DI
         return self.conversation.is_closed(own) or (has_far_ended and kind != Kind.ERROR)
@@ -323,11 +323,11 @@ class Receiving(Step):
         return is_near and context.waiting_count < settings.max_held // 2
 
     def _is_deliverable(self, own: int) -> bool:
-        """Returns whether a message to the own endpoint can be delivered now."""
+        """Returns whether a message to this side's endpoint can be delivered now."""
         return not self.conversation.directions[own].waiting and not isinstance(self.find_own_service(own), int)
 
     def _take_reset(self, far: FarEndpoint, offset: int) -> None:
-        """Ends the own endpoint by an Error of the far side, whatever has been received before."""
+        """Ends this side's endpoint by an Error of the far side, whatever has been received before."""
         own = TARGET - far.side
         direction = self.conversation.directions[own]
         far.received_below = RESET + 1

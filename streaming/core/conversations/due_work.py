@@ -201,7 +201,8 @@ class _Looking(Receiving):
     def pause(self, direction: Direction, refused: list[tuple[int, Deliver]], number: int | None, reason: str) -> None:
         """Notes that deliveries have failed, and are tried again later.
 
-        Messages of a first attempt are held since now; messages of a later attempt, since before the first attempt.
+        After a first attempt, messages count as held from now on. After a later attempt, they count as held from the
+        first attempt on.
         """
         retry_ms = next_turn_ms(self.context.now_ms, self.context.settings.delivery_retry_ms)
         held = self.hold(direction, Why.FAILED, reason, number, retry_ms)

@@ -91,7 +91,7 @@ class Questions:
         Args:
             service: The service.
             was_held: Whether the conversation was held before the answer. Only a new conversation asks a new question.
-                Otherwise two conversations that answers do not help would ask in turn for ever.
+                Otherwise two conversations whose answers bring no route would ask in turn without end.
         """
         if not self._known:
             return _NOT_HELD

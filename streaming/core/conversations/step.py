@@ -37,7 +37,7 @@ class Step(Delivering):
         self.conversation.settle(self.context.now_ms)
 
     def _end_lifetime(self) -> None:
-        """Ends both endpoints. If the own endpoint is closed, only drops its messages to the far side.
+        """Ends both endpoints. If this side's endpoint is closed, only drops its messages to the far side.
 
         The far instance ends the far endpoint at the same time.
         """

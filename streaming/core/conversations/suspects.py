@@ -53,12 +53,13 @@ def end_suspect(
         if conversation is None:
             return None
     elif conversation.endpoints[TARGET] is None and suspect.databases[TARGET] is not None:
-        # It was delivered after the state was saved.
+        # Its first message was delivered after the state was saved.
         conversation.endpoints[TARGET] = _endpoint(context, suspect, TARGET)
     for direction, endpoint in zip(conversation.directions, conversation.endpoints, strict=True):
         direction.next_sequence = max(direction.next_sequence, generation << GENERATION_BITS)
         if endpoint is not None and endpoint.state is State.ER:
-            # The transport may have been about to return its Error, and will not return it now. So it gets another one.
+            # The transport may have been about to return this endpoint's Error, and will not return it now. So the
+            # endpoint gets another Error.
             endpoint.state = State.DI
     conversation.ends_ms, conversation.is_lifetime_over = FOREVER_MS, False
     step = Step(context, conversation)
@@ -67,9 +68,9 @@ def end_suspect(
         if far is None:
             step.fail(side, 0, REASON)
             continue
-        # It is not known which messages it has received, so only an Error that comes before all others can reach it.
+        # The far endpoint may have received any messages, so only an Error that comes before all others can reach it.
         far.has_told_end = False
-        # It may send messages again that have been delivered here.
+        # The far endpoint may send messages again that have been delivered here.
         far.received_below = max(far.received_below, generation << GENERATION_BITS)
         step.reset(far, 0, REASON)
         step.deliver(side)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from streaming.core.observer.pictures import Place, place_name
 
-# Every commit that is later than this counts as late.
+# A commit that comes later than this always counts as late.
 LONGEST_LATE_AFTER_MS = 60_000
 
 

@@ -1,7 +1,7 @@
 """Phantoms: offsets without content, such as transaction markers and aborted, compacted or expired records.
 
-A backlog of phantoms only is no work for a reader. Only a fetch distinguishes phantoms from records. So the adapter
-reads the partitions, and this module remembers the results.
+A backlog that has only phantoms gives a reader no work. Only a fetch distinguishes phantoms from records. So the
+adapter reads the partitions, and this module remembers the results.
 """
 
 from dataclasses import dataclass, field

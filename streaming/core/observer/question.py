@@ -22,7 +22,7 @@ from streaming.core.observer.verdict import (
 
 @dataclass(frozen=True, slots=True)
 class Answer(Backlog):
-    """An answer about a group, whose backlog also counts if the group has members.
+    """An answer about a group. The answer's backlog also counts if the group has members.
 
     Attributes:
         is_final: Whether another look would not change the answer.

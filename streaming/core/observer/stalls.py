@@ -39,7 +39,7 @@ class Stalls:
     def __init__(self) -> None:
         self.has_seen_one = False
         self._commits: dict[Place, _Commit] = {}
-        # When each stall ended, and its length: the longest first, so that each later one is shorter.
+        # When each stall ended, and its length: the longest first, so that each later stall is shorter.
         self._longest: deque[tuple[int, int]] = deque()
         # When the latest whole stalls ended.
         self._whole_ms: deque[int] = deque(maxlen=_PROOF)

@@ -73,7 +73,7 @@ class Decision:
             principal, or the route's own address if `resolve` got no `principal_of`.
         mirror_address: The address of the mirror.
         broker_instance: The broker instance that a route with a mirror names.
-        route_address: The own address of a route with a mirror.
+        route_address: The first address of a route with a mirror.
         number: The number of Service Broker's message for the reason why the message is DELAYED or DROPPED; None: no
             principal of a route with a mirror is known.
         asks: Whether the configuration service is to be asked for a route.

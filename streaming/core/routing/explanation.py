@@ -105,7 +105,7 @@ class Explanation:
         self._add("choose", text)
 
     def leads_back(self, route: Route, used: int) -> None:
-        """Adds that the chosen route leads to this instance, where the message cannot go on.
+        """Adds that the chosen route is passed over: it leads to this instance, where the message cannot go on.
 
         Args:
             route: The route.

@@ -54,7 +54,7 @@ def rule_2(case: Case) -> RouteGroup:
 
 
 def rule_3(case: Case) -> RouteGroup:
-    """Returns the routes for the conversation's service and one of the broker instances that routes name (R5)."""
+    """Returns the routes for the conversation's service and the broker instance that the conversation picks (R5)."""
     conversation = case.conversation
     if conversation.to_broker_instance is not None:
         return NO_ROUTES

@@ -8,7 +8,7 @@ from streaming.core.routing.stable_hash import Spread
 
 # The service that is asked for missing routes (dynamic routing).
 BROKER_CONFIGURATION = "SQL/ServiceBroker/BrokerConfiguration"
-# The router's own service, which asks it. This service has no queue: the router reads the answers.
+# The router's own service, which asks for routes. This service has no queue: the router reads the answers.
 ROUTERS_SERVICE = "http://schemas.microsoft.com/SQL/ServiceBroker/ServiceBroker"
 
 
