@@ -37,7 +37,7 @@ class Told:
         is_running: Whether the activator runs; None: this user may not look.
         at_ms: When it wrote the row.
         start: The advice that starts the activator, if it does not run.
-        is_starting: Whether a `run` is about to start the activator, so that its absence is no fault.
+        is_starting: Whether a `run` is about to start the activator, so that its absence is not a fault.
     """
 
     row: ActivatorRow

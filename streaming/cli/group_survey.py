@@ -89,7 +89,7 @@ class GroupSurvey:
         self._looks.close()
 
     def new_denials(self) -> str | None:
-        """Returns the sentence about rights that are missing; None if there is no further one since the last call."""
+        """Returns the sentence about missing rights; None if no further right was missing since the last call."""
         return self._looks.new_denials()
 
     def ask(self, limit_s: float, progress: Callable[[int, float], None]) -> list[Finding]:
@@ -115,7 +115,7 @@ class GroupSurvey:
         return self.findings()
 
     def begin(self) -> None:
-        """Begins to ask anew. Raises as `ask` does."""
+        """Begins a new survey. Raises as `ask` does."""
         self._kinds, self._logs = self._present_kinds(), Logs()
         self._looks.kept_offsets.look()
         self._open = {name: Question() for name, kind in self._kinds.items() if kind is not GroupKind.SHARE}
@@ -125,7 +125,7 @@ class GroupSurvey:
         }
 
     def look(self) -> bool:
-        """Looks at the groups whose answers may still change. Returns whether there are any. Raises as `ask` does."""
+        """Looks at the groups whose answers may still change. Returns whether some do. Raises as `ask` does."""
         if self._open:
             self._look(self._open)
         self._open = {name: each for name, each in self._open.items() if not self._findings[name].answer.is_final}
@@ -206,7 +206,7 @@ def _finding(
 
 
 def lag_rule_readers(picture: GroupPicture, logs: Logs) -> int:
-    """Returns the number of readers that a rule would want which counts every offset as a message."""
+    """Returns the number of readers that a rule would want if the rule counts every offset as a message."""
     ends = {
         place: log.end for topic in _topics(picture) for place in logs.partitions_of(topic) if (log := logs.get(place))
     }

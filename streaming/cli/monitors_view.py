@@ -69,7 +69,7 @@ def meaning(state: str, *, is_now: bool) -> str:
 
     Args:
         state: Its name.
-        is_now: Whether the state is that of now. Otherwise the program that wrote it does not run.
+        is_now: Whether the state is current. Otherwise the program that wrote the state does not run.
     """
     return (STATES if is_now else STATES | _PAST).get(state, "")
 
@@ -84,7 +84,7 @@ def _meaning(state: str, rows: list[dict[str, Any]], present: Present) -> str:
 
 
 def is_late(row: Mapping[str, Any], present: Present) -> bool:
-    """Returns whether an observer should have reported the consumer group of a row since."""
+    """Returns whether the observer's report in a row may be out of date."""
     seen = observed(row, present)
     return seen is not None and seen.is_late(row["unread_messages"])
 
@@ -98,7 +98,7 @@ def _one_more(present: Present) -> str:
 
 
 def _unheard(rows: list[dict[str, Any]], present: Present) -> Iterator[str]:
-    """Yields a line about queues that an observer should have reported. `look` has said if no observer runs."""
+    """Yields a line about queues that an observer should have reported. If none runs, `look` has said so."""
     missing = [
         row["queue"]
         for row in rows

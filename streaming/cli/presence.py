@@ -74,7 +74,7 @@ def look(
     *,
     has_tasks: bool = False,
 ) -> Present:
-    """Returns the programs that run, of those that rows need. Says on the standard error which ones are missing.
+    """Returns which of the programs that rows need run. Says on the standard error which programs are missing.
 
     Args:
         kafka: The cluster.
@@ -115,7 +115,7 @@ def stopping_hosts(kafka: Cluster, topics: Topics) -> frozenset[str]:
 
 
 def are_stopping(hosts: Collection[str]) -> str:
-    """Returns the sentence about hosts that are stopping; empty if none is."""
+    """Returns the sentence about hosts that are stopping; empty if no host is."""
     if not hosts:
         return ""
     if len(hosts) == 1:
@@ -134,7 +134,7 @@ def introduce(
     file: str | None = None,
     times: Iterable[str] = (),
 ) -> Present:
-    """Says how old the view is that follows. Before, says on the standard error if the view may be too old.
+    """Says how old the view is that follows. First says on the standard error if the view may be too old.
 
     Returns whether the program keeps the view up to date.
 
@@ -198,7 +198,7 @@ def say_if_starting(kafka: Cluster, topics: Topics) -> None:
 
 
 def say_age(kafka: Cluster, topics: Topics, program: str) -> None:
-    """Says how old the view of a program is, if the program has left a sign of life."""
+    """Says how old a program's view is, by the program's last sign of life. Says nothing without such a sign."""
     with told_if_denied(_last_batch(program)):
         if (sign := last_sign(kafka, topics, program)) is not None:
             say(as_of(sign.committed_ms, wall_clock.now_ms()))

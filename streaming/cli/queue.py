@@ -319,7 +319,7 @@ def _require(kafka: Cluster, topics: Topics, queue: str) -> None:
 
 
 def _require_activation(queue: str, definition: "QueueDefinition | None") -> None:
-    """Raises UserError if the queue has no internal activation, which a part of it would switch on."""
+    """Raises UserError if the queue has no internal activation. A single option of the clause would switch it on."""
     if definition is None or definition.activation is None:
         raise UserError(
             f"Queue {queue!r} has no internal activation. --max-queue-readers and --execute-as would switch it on, "

@@ -32,7 +32,7 @@ from streaming.wire.notifications import Activation
 from streaming.wire.record_decoders import InvalidRecordError
 from streaming.wire.topics import Topics, topic_name_problem
 
-# A reader reports a wait or a transaction once, when it begins. Earlier ones than this are not found.
+# A reader reports a wait or a transaction once, when it begins. The search finds no report that is older than this.
 _SESSIONS_MS = 600_000
 # The search for notifications begins this long before the last activation, if its time is known.
 _ACTIVATIONS_MS = 3_600_000
@@ -172,7 +172,7 @@ def look_around(cluster: Cluster, topics: Topics, facts: QueueFacts, *, as_json:
 
 
 def ask_for_activators(cluster: Cluster, topics: Topics, facts: QueueFacts) -> None:
-    """Adds the advice that starts an activator, if none runs. Comes last, so that no advice is given twice."""
+    """Adds the advice that starts an activator, if no activator runs. Comes last, so that no advice comes twice."""
     facts.activators = activators.with_starts(cluster, topics, {facts.name: facts.activators})[facts.name]
     definition = facts.definition
     if not facts.activators and (definition is None or definition.notifications):

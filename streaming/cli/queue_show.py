@@ -190,7 +190,7 @@ def _state(facts: QueueFacts) -> list[str]:
 
 
 def since(facts: QueueFacts) -> str:
-    """Returns a remark that the count of unread messages is old; empty if the count is that of now."""
+    """Returns a remark that the count of unread messages is old; empty if the count is current."""
     now = _situation(facts)
     is_old = now is not None and now.observed is not None and now.observed.is_late(now.unread)
     return " when an observer last reported it" if is_old else ""

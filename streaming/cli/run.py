@@ -202,7 +202,7 @@ def run(
             if not take_over:
                 kinds = [ROUTER, MONITOR] if services or file is None else [MONITOR]
                 others_here.await_ends(Admin(kafka), place.topic_prefix, kinds, say)
-                # A start since the look.
+                # Another `run` may have started since the look.
                 others_here.refuse_beside_start(place.bootstrap_servers, place.topic_prefix, note.programs)
             hints.begin_run(has_checkpoints=checkpoints is not None)
             note_ready = noted.enter_context(runs.noted(note))

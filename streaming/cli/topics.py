@@ -97,7 +97,7 @@ def _partitions_of(admin: Admin, specs: list[TopicSpec]) -> dict[str, int]:
 
 
 def _create_service_topics(admin: Admin, topics: Topics, partitions: int, replication_factor: int) -> list[str]:
-    """Creates the topics of services, with as many partitions as the first one has. Returns the created names."""
+    """Creates the topics of services, with as many partitions as the first topic has. Returns the created names."""
     first, *others = topics.service_specs()
     created = admin.create_topics([first], partitions, replication_factor)
     found = admin.find_topics({first.name: (AclOperation.DESCRIBE,)}).get(first.name, partitions)

@@ -1,4 +1,4 @@
-"""Says that services are not used, where only queues and consumer groups are: their topics do not exist then."""
+"""Says that no services are used, if the topics of services do not exist: with only queues and consumer groups."""
 
 from collections.abc import Callable
 from functools import wraps

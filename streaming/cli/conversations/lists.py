@@ -20,15 +20,15 @@ from streaming.system.ages import age, instant, instant_utc
 from streaming.system.screens import Sentence
 from streaming.wire.service_views import EndpointRow, TransmissionRow
 
-# Names of the ages of endpoints, and the shortest one of each in milliseconds.
+# Names of the ages of endpoints, and the shortest age under each name, in milliseconds.
 AGES = {"1h": 3_600_000, "1d": 86_400_000, "7d": 7 * 86_400_000, "30d": 30 * 86_400_000}
 SIDES = {True: "initiator", False: "target"}
 # Rows that a table for people has unless --limit says another number.
 TABLE_ROWS = 100
-# Letters of an identifier in a narrow table, if no other one begins with them.
+# Letters of an identifier in a narrow table, if no other identifier begins with them.
 _SHORT = 8
 _ENDED = frozenset(state.name for state in ENDED)
-# The router notes an instant of a conversation, and the next one after SPOKEN_STEP_MS.
+# The router notes an instant of a conversation, and the next instant after SPOKEN_STEP_MS.
 INEXACT = f"up to {age(0, SPOKEN_STEP_MS)}"
 # The states of endpoints for people, in the order of their lives.
 STATES = {
@@ -216,7 +216,7 @@ def reasons(rows: Iterable[TransmissionRow]) -> list[Waiting]:
             sum(row.messages for row in held),
             sorted({row.to_service for row in held}),
             min(row.held_since or "" for row in held),
-            # What has no instant is looked at within 10 s, and so before all that has one.
+            # Messages without an instant are looked at within 10 s, and so before all messages with an instant.
             next_try(min(held, key=lambda row: row.next_try or "")),
         )
         for reason, held in found.items()

@@ -119,11 +119,12 @@ def find(kafka: Cluster, topics: Topics, given: str, origin: Callable[[], Origin
     Args:
         kafka: The cluster.
         topics: The topics.
-        given: The conversation's identifier, or a beginning that no other one has.
+        given: The conversation's identifier, or a beginning that no other identifier has.
         origin: Returns the definitions; called only if the conversation is known.
 
     Raises:
-        UserError: Several begin with `given`; Kafka cannot be reached or denies access, or a topic is missing.
+        UserError: Several identifiers begin with `given`; Kafka cannot be reached or denies access, or a topic is
+            missing.
     """
     conversation = identified(kafka, topics, given)
     viewed = read_endpoints(kafka, topics, Selection(conversation))

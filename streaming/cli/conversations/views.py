@@ -31,9 +31,9 @@ Row = TypeVar("Row")
 # The key of a row of held messages, the row, and all its fields: a newer router may have written more.
 Transmission = tuple[str, TransmissionRow, dict[str, Any]]
 
-# A UUID is looked for as it is: then only its own partition is read.
+# An identifier that is a complete UUID is not a beginning of others, so only its own partition is read.
 _WHOLE = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
-# More records than invalid ones can be in the way of the newest one.
+# Behind the newest valid record there may be invalid records, but fewer than this.
 _PROGRESS_LOOKED_AT = 100
 # Identifiers that an error names.
 _EXAMPLES = 3
@@ -123,7 +123,8 @@ def identified(kafka: Cluster, topics: Topics, given: str) -> str:
     """Returns the only identifier of a conversation that begins with a text, or the text if no identifier does.
 
     Raises:
-        UserError: Several begin with the text; Kafka cannot be reached or denies access, or a topic is missing.
+        UserError: Several identifiers begin with the text; Kafka cannot be reached or denies access, or a topic is
+            missing.
     """
     if not _WHOLE.fullmatch(given):
         values = _read(kafka, topics.service_conversations, "row of an endpoint", None)

@@ -59,7 +59,7 @@ def waiting(done: Mapping[int, int], firsts: Sequence[int], ends: Sequence[int])
 
     Args:
         done: Partition -> the next offset of the program; empty: the program has written no place.
-        firsts: The first offset of each partition. It is the place in a partition without one.
+        firsts: The first offset of each partition, which counts as the place where the program has written none.
         ends: The end of each partition.
     """
     if not done:
@@ -69,7 +69,15 @@ def waiting(done: Mapping[int, int], firsts: Sequence[int], ends: Sequence[int])
 
 
 def _of_program(kafka: Cluster, program: str, names: list[str], of_places: str, places: _Places) -> list[Backlog]:
-    """Returns the backlogs of a program in some topics, given the topic on which its places depend, and the places."""
+    """Returns the backlogs of a program in the topics `names`.
+
+    Args:
+        kafka: The cluster.
+        program: The program.
+        names: The topics.
+        of_places: The topic that has the program's places, or that the places follow from.
+        places: Returns the places, given the number of partitions of each topic.
+    """
     admin = Admin(kafka)
     try:
         counts = admin.require_topics(rights(reads=[*names, of_places]))

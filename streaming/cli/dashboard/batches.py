@@ -24,9 +24,9 @@ class Batches:
         program: The program.
         committed: The time of its last commit; None: not known.
         every: The time within which the next batch comes; empty: not known.
-        late_after: The age of the last batch from which on the next batch is late; empty: not known.
+        late_after: The age of the last batch at which the next batch counts as late; empty: not known.
         problem: The sentence about a program that is late, does not run, or is invisible; empty if all is well.
-        beginning: The sentence about a program that has probably just been started, instead; empty otherwise.
+        beginning: The sentence that replaces `problem` for a program that has probably just started; empty otherwise.
     """
 
     program: str
@@ -46,7 +46,7 @@ class Batches:
 
 
 def batches(kafka: Cluster, topics: Topics, program: str) -> Batches:
-    """Returns what is known about the batches of a program."""
+    """Returns the batches of a program, as far as they are known."""
     try:
         sign = presence.last_sign(kafka, topics, program)
         problem = own_programs.absence(kafka, topics, program)

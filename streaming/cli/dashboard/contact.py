@@ -15,7 +15,7 @@ from streaming.kafka.clients import Cluster
 from streaming.system import hints, wall_clock
 from streaming.wire.topics import Topics
 
-# The next question comes after this time, and sooner after one without an answer: on a busy machine, one answer of
+# The next question comes after this time, or sooner if a question had no answer: on a busy machine, one answer of
 # several may be late.
 _ASK_EVERY_S = 2.0
 _RETRY_S = 0.2

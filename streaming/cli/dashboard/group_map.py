@@ -9,7 +9,7 @@ from streaming.core.observer.pictures import place_name
 from streaming.errors import UserError
 from streaming.kafka.clients import Cluster
 
-# A question compares each look with its first one, so a new question begins after this time.
+# A question compares each look with its first look, so a new question begins after this time.
 _ANEW_S = 10.0
 # An answer is shown for this time while the next question has no answer.
 _KEPT_S = 20.0
@@ -47,7 +47,7 @@ class GroupMap:
 
 
 class GroupMaps:
-    """Looks at the groups whose pages somebody watches."""
+    """Looks at the groups whose pages are open in a browser."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -85,7 +85,7 @@ class GroupMaps:
 
 
 class _Watched:
-    """A group whose page somebody watches."""
+    """A group whose page is open in a browser."""
 
     def __init__(self, cluster: Cluster, group: str) -> None:
         self.survey = GroupSurvey(cluster, group)

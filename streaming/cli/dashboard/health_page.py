@@ -17,7 +17,7 @@ from streaming.errors import UserError
 from streaming.kafka.bootstrap_servers import own_addresses
 
 _SIGNS_EVERY_S = 5.0
-# Faults take some seconds to find. They are looked for while somebody looks at any page.
+# Faults take some seconds to find. The search runs only while a page is open in a browser.
 _FAULTS_EVERY_S, _FAULTS_FRESH_S = 30.0, 120.0
 
 
@@ -42,7 +42,7 @@ class HealthPage:
         return Page("Health", parts)
 
     def fault_count(self) -> int:
-        """Returns the number of faults that were found last; 0 also if it is not known."""
+        """Returns the number of faults that were found last; 0 if the number is not known."""
         try:
             return len(self._faults.get("faults", self._find_faults, wait_s=0.0).found)
         except (NotYetError, UserError):

@@ -1,4 +1,4 @@
-"""Answers that take long to find: a thread asks anew while somebody watches, and pages show the last answer."""
+"""Answers that take long to find: a thread asks anew while a page is open, and pages show the last answer."""
 
 import math
 import threading
@@ -54,7 +54,7 @@ class Kept:
     def __init__(
         self, every_s: float = 1.5, fresh_s: float = 20.0, silent_since_ms: Callable[[], int | None] = lambda: None
     ) -> None:
-        """Begins without answers.
+        """Creates the object, which has no answers yet.
 
         Args:
             every_s: The time after which an answer is found anew.
@@ -69,7 +69,7 @@ class Kept:
         self._changed = threading.Condition()
 
     def get(self, name: str, find: Callable[[], T], wait_s: float = _LONGEST_S) -> Answer[T]:
-        """Returns the last answer to a question, or waits for the first one.
+        """Returns the last answer to a question, or waits for the first answer.
 
         Args:
             name: The question.

@@ -44,7 +44,7 @@ class BoundedRows(LatestRows[Row]):
     """
 
     def __init__(self, wanted: str, decode: Callable[[bytes], Row], most: int = MAX_ROWS) -> None:
-        """Begins without rows.
+        """Creates the object, which has no rows yet.
 
         Args:
             wanted: The kind of record, for messages.
@@ -61,7 +61,7 @@ class BoundedRows(LatestRows[Row]):
         super().__init__(wanted, decoded, _warn)
 
     def take(self, message: Message) -> str | None:
-        """Takes a record unless its key is one more than the largest number. Returns its key, or None."""
+        """Takes a record, unless its key is new and there is no room for it. Returns its key, or None."""
         if message.value() is not None and len(self.rows) >= self._most and _key(message) not in self.rows:
             self.is_full = True
             return None

@@ -32,7 +32,7 @@ _KEPT_ACTIVATIONS = 2_000
 # Points of a queue's sparkline, and the shortest time between two of them.
 _POINTS = 60
 _POINT_MS = 5_000
-# The rows of all activators are read again after this time while somebody looks.
+# The rows of all activators are read again after this time while a page is open.
 _PROGRAMS_EVERY_S = 5.0
 _log = logging.getLogger(__name__)
 

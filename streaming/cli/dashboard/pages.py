@@ -106,7 +106,7 @@ class QueuePages:
             group = [Part("group", "group.html", {"map": found})]
         sections = queue_show.sections(facts)
         _, *why = sections.pop("state")  # the first line is in the first part
-        if line.activations:  # the table of these says more
+        if line.activations:  # the table of activations says more
             sections.pop("last notified")
         parts = [
             Part("answer", "answer.html", _answer(facts) | {"why": why}),

@@ -45,7 +45,7 @@ class Program:
         hosts: The machine of each process; None: not known.
         seen: The time of the last sign of life; None: not known.
         is_needed: Whether something is known to depend on the program.
-        problem: The sentence about what is wrong with it; empty if nothing is known to be wrong.
+        problem: The sentence about its fault; empty if no fault is known.
     """
 
     name: str
@@ -137,7 +137,7 @@ class ProgramPages:
         self._kept = Kept(_EVERY_S, silent_since_ms=view.contact.silent_since_ms)
 
     def programs(self, query: QueryParams) -> Page:
-        """Returns the page of programs and of what the activators do."""
+        """Returns the page of programs and of the activators' work."""
         view, search = self._view, query.get("search", "")
         answer = self._kept.get("programs", lambda: find(view.cluster, view.topics, view.monitors()))
         kinds, running, told = answer.found

@@ -131,7 +131,7 @@ class News:
         silent_since: The time at which Kafka last answered; None if it answers.
         monitor: The sentence about a monitor that does not run; empty if a monitor runs.
         is_normal: Whether that sentence says only that the monitor has just been started.
-        faults: The number of faults that `diagnose` finds; 0 also if it is not known.
+        faults: The number of faults that `diagnose` finds; 0 if the number is not known.
     """
 
     problem: str = ""
@@ -210,7 +210,7 @@ class Dashboard:
             return Page(entry.name or "Not known", [Part("error", "error.html", {"error": str(error)})], status=503)
 
     def _rendered(self, entry: Entry, page: Page) -> dict[str, str]:
-        """Returns name -> HTML of the parts of a page, and of those that every page has."""
+        """Returns name -> HTML of the parts of a page, and of the parts that every page has."""
         values = {"news": self._news(), "needs_monitor": entry.needs_monitor}
         # The number of faults is in the navigation, all else below each other.
         parts = [

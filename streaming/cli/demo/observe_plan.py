@@ -43,7 +43,7 @@ TRICKLE, TRICKLE_INTERVAL_S = 8, 2.0
 PAYMENTS = DemoGroup("payments", 6, Client.JAVA, 0.15, "a hot partition")
 HOT_PARTITION, PAID = 3, 60
 
-# Aborted messages have offsets, but nobody can read them.
+# Aborted messages have offsets, but no consumer can read them.
 AUDIT = DemoGroup("audit", 3, Client.KAFKA_PYTHON, 0.05, "an aborted transaction")
 ABORTED, COMMITTED = 30, 6
 

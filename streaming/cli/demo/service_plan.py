@@ -36,7 +36,7 @@ INVOICES = DemoService(SHOP, "//shop/invoices", "invoices", "clerk")
 
 # The type of the last message of a conversation: the clerk answers it, and ends the conversation.
 LAST = "//shop/last"
-# An answer is this, and the message that it answers.
+# An answer is this text, and the message that it answers.
 ANSWER = b"done: "
-# What the shop sends when a timer is due; the last message of its conversation.
+# The message that the shop sends when a timer is due; the last message of its conversation.
 REMINDER = b"reminder"

@@ -11,7 +11,7 @@ from streaming.wire.delivered import KindName
 # A conversation, and whether the far side has sent the messages.
 Direction = tuple[str, bool]
 
-# What stands for an EndDialog in the list of a conversation's messages.
+# The text that stands for an EndDialog in the list of a conversation's messages.
 END = b""
 
 

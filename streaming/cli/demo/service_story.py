@@ -46,7 +46,7 @@ class _Window:
 
 
 class ServiceStory(ConversationStory):
-    """Prints events, and collects what the summary needs. `held` counts the messages whose service is missing."""
+    """Prints events, and collects the facts for the summary. `held` counts the messages whose service is missing."""
 
     timers = 1
     queues = tuple(service.queue for service in (ORDERS, *STOCKS.values(), INVOICES))

@@ -44,7 +44,7 @@ class Flow(Actor):
         Args:
             cluster: The shop's Kafka cluster.
             story: Notes the messages.
-            timer_s: One standing order gets its last line by a timer, after this time; None: none does.
+            timer_s: One standing order gets its last line by a timer, after this time; None: no order does.
         """
         super().__init__("flow")
         self.standing: list[str] = []
@@ -54,7 +54,7 @@ class Flow(Actor):
         self._is_ending = threading.Event()
 
     def end(self) -> None:
-        """Ends the flow: the standing orders get their last line."""
+        """Ends the flow, and sends the last line of each standing order."""
         self._is_ending.set()
 
     def _act(self) -> None:
@@ -71,7 +71,7 @@ class Flow(Actor):
                 if self._timer_s is not None:
                     late = standing.pop()
                     late.set_timer(self._timer_s)
-                    # The shop's reader says it when the timer is due.
+                    # The shop's reader sends this line when the timer is due.
                     self._story.said[late.conversation_id].append(REMINDER)
                 for conversation in standing:
                     _say(self._story, conversation, LAST)

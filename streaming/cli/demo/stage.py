@@ -29,7 +29,7 @@ _RUN_TIMEOUT_S = 150.0
 # about as long as five starts.
 _STARTS = 6
 _STEP_S = 0.02
-# How often an actor looks at what it waits for.
+# The interval at which an actor checks the condition that it waits for.
 _POLL_S = 0.05
 
 

@@ -33,7 +33,7 @@ class Reader:
         command: The command line, in which `{queue}` stands for the queue.
         most: The largest number of such programs at a time.
         procedure_name: The procedure of internal activation that the host runs; None: the activator starts the program.
-        is_plain: Whether it reports nothing, so that the observer watches its consumer group, named like the queue.
+        is_plain: Whether it reports nothing. Then the observer watches its consumer group, which has the queue's name.
     """
 
     queue: str

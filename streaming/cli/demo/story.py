@@ -12,7 +12,7 @@ LAG_POLL_INTERVAL_S = 30.0
 
 
 class Story(Timeline):
-    """Prints events, and collects what the summary needs.
+    """Prints events, and collects the facts for the summary.
 
     Attributes:
         sent: The number of messages that were sent.

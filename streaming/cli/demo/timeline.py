@@ -164,7 +164,7 @@ class Timeline:
         self._console.print(f"\n[bold red]{self._missing()}[/]")
 
     def _missing(self) -> str:
-        """Returns the sentence about what has not happened in time."""
+        """Returns the sentence about the events that have not happened in time."""
         raise NotImplementedError
 
     def summarize(self) -> bool:

@@ -42,7 +42,7 @@ def find(kafka: Cluster, topics: Topics) -> Iterator[Fault]:
     if down is not None:
         yield Fault("program down", "host", down)
     told, begins = activators.read(kafka, topics), own_programs.starting(kafka, topics, "activator")
-    if begins:  # an activator that is about to start is no fault
+    if begins:  # an activator that is about to start is not a fault
         told = activators.about_to_start(told)
     else:
         known = {row["queue"] for row in view}
@@ -142,7 +142,7 @@ def faults(
     Args:
         rows: Rows of the monitors view.
         told: Queue -> the rows of activators about the queue.
-        nobody: The sentence that no activator runs; None if one runs, or if this is not known.
+        nobody: The sentence that no activator runs; None if an activator runs, or if this is not known.
         present: The programs that run.
     """
     yield from _off([row for row in rows if not row["is_receive_enabled"] and row["unread_messages"] > 0])

@@ -12,7 +12,7 @@ _SAID_AFTER_S = 3.0
 
 
 def router_absence(kafka: Cluster, topics: Topics) -> str | None:
-    """Returns the sentence about a router that does not run; None if one runs, or if this user may not look.
+    """Returns the sentence about a router that does not run; None if a router runs, or if this user may not look.
 
     Raises:
         UserError: Kafka cannot be reached.

@@ -71,7 +71,8 @@ def carry_out(kafka: Cluster, topics: Topics, *commands: ServiceCommand) -> None
     """Checks commands against the definitions, sends them, and waits for the router.
 
     Raises:
-        UserError: A command is refused, with Service Broker's number if it has one, and none is sent; or Kafka refuses.
+        UserError: A command is refused, with Service Broker's number if there is one, and no command is sent. Or Kafka
+            refuses.
     """
     definitions = read_definitions(kafka, topics)
     before = view_of(definitions)
