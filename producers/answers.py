@@ -34,7 +34,7 @@ _PATIENCE_S = 3.0
 # The pause between two looks doubles, so that a program which waits for days costs Kafka little.
 _FIRST_PAUSE_S = 5.0
 _LONGEST_PAUSE_S = 300.0
-# Of more conversations without an answer, only the newest are looked at.
+# If more conversations have no answer, only the newest are looked at.
 _MAX_WAITING = 1_000
 
 

@@ -109,7 +109,8 @@ class QueueConsumer:
     def offsets_to_commit(self, batch: Batch) -> list[TopicPartition] | None:
         """Returns the positions after the batch; None if its partitions have been lost.
 
-        Kafka expels a member that does not poll or send heartbeats in time. It then has no id, and later another id.
+        Kafka expels a member that does not poll or send heartbeats in time. The member then has no id until it joins
+        again, with another id.
         """
         if self._member_id() != batch.member_id:
             return None
@@ -118,7 +119,7 @@ class QueueConsumer:
         return [TopicPartition(self._queue, number, offset) for number, offset in offsets if offset is not None]
 
     def group_metadata(self) -> object:
-        """Returns the identity with which a transaction commits offsets. Kafka refuses that of an expelled member."""
+        """Returns the identity with which a transaction commits offsets. Kafka refuses an expelled member's."""
         return self._consumer.consumer_group_metadata()
 
     def ends_to_commit(self) -> list[TopicPartition]:

@@ -75,7 +75,7 @@ class SessionReports:
 
     def _keep_alive(self) -> None:
         while not self._closing.wait(SESSION_ALIVE_INTERVAL_S):
-            # A lost SESSION_ALIVE is no failure, because the next one follows, even after an error. If an error lasts,
+            # A lost SESSION_ALIVE does no harm, because the next one follows, even after an error. If an error lasts,
             # the next report of the reader raises it.
             with suppress(ClientUnusableError):
                 self._produce(SessionAlive(self._queue, self._session_id), None)

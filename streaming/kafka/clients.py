@@ -76,7 +76,7 @@ class Cluster:
         return _made(Consumer, self._settings(fixed, defaults))
 
     def max_message_bytes(self) -> int:
-        """Returns the bytes of the largest record that a producer sends."""
+        """Returns the size in bytes of the largest record that a producer sends."""
         return int(self.config.get("message.max.bytes", DEFAULT_MAX_BYTES))
 
     def admin_client(self) -> WatchfulAdmin:

@@ -169,7 +169,7 @@ class TopicFollower:
         """Yields the records until each partition was read to its end.
 
         Raises:
-            UserError: Kafka sends nothing for CLIENT_TIMEOUT_S; and the errors of `poll`.
+            UserError: Kafka sends nothing for CLIENT_TIMEOUT_S, or `poll` raises the error.
         """
         wait = Wait(self._servers, CLIENT_TIMEOUT_S)
         while not self.is_at_end:

@@ -262,7 +262,7 @@ def _launching() -> Iterator[None]:
     """Ends the JVM that `launch_gateway` starts if the launch fails or is interrupted, and filters the JVM's output.
 
     If the launch fails, PySpark removes the folder in which the JVM is about to write its port. The JVM would fail to
-    write the port, and run for ever.
+    write the port, and run forever.
 
     Raises:
         UserError: Java does not start.

@@ -8,7 +8,7 @@ from functools import cache
 
 @cache
 def spare_what_is_loaded(by: str) -> None:  # noqa: ARG001  (called once for each)
-    """Exempts all present objects, mostly modules, from collection for ever. Later calls do nothing.
+    """Exempts all present objects, mostly modules, from collection forever. Later calls do nothing.
 
     Spark has a worker collect all generations after each task. With pandas and pyarrow loaded, that takes longer than a
     small batch.

@@ -45,7 +45,7 @@ def matches(name: str, entry: str) -> bool:
 
 
 def environment_problem(environment: Iterable[str]) -> str | None:
-    """Returns the problem of the key `environment`, from the names of its variables; None if there is none."""
+    """Returns the problem with the variables' names in the key `environment`; None if they are valid."""
     wrong = [name for name in environment if not name or "=" in name]
     return f"`environment` has the invalid variable name {wrong[0]!r}: empty, or with `=` in it" if wrong else None
 

@@ -175,7 +175,7 @@ class EmbeddedBroker:
         java, class_path = find_java(), ":".join(map(str, broker_jars()))
         folder = self._data_dir
         if folder is None:
-            # A broker that was killed may still write a last file, which is no reason to fail.
+            # A broker that was killed may still write a last file. That is not a failure.
             temporary = tempfile.TemporaryDirectory(prefix="queue-activation-broker-", ignore_cleanup_errors=True)
             folder = Path(resources.enter_context(temporary))
         self._log_file = folder / "broker.log"

@@ -97,7 +97,7 @@ class MetricsServer(socketserver.ThreadingTCPServer):
         self._thread.join()
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Logs nothing: a client that disconnects in the middle of an answer is no problem."""
+        """Logs nothing: a client may disconnect in the middle of an answer."""
 
     def add(self, program: "ProgramMetrics") -> None:
         """Serves the metrics and probes of a program too. The metrics must be ready to be collected."""

@@ -19,7 +19,7 @@ def prepare() -> None:
         try:
             os.fstat(number)
         except OSError:
-            # Otherwise the next socket or file would get this number, and what is printed would go there.
+            # Otherwise the next socket or file would get this number, and receive the output.
             os.open(os.devnull, os.O_RDWR)
     sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
     sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)

@@ -19,7 +19,7 @@ THIS_COMMAND = (sys.executable, "-m", "streaming")
 # The system allows 255 bytes, and there may be a suffix.
 _MAX_NAME_BYTES = 200
 _POLL_INTERVAL_S = 0.05
-# A program that runs starts in the end, however busy the machine is. Only one that hangs takes so long.
+# However busy the machine is, a program starts within this time. Only a program that hangs takes longer.
 _START_TIMEOUT_S = 600.0
 _LOG_TAIL_LENGTH = 4_000
 

@@ -127,7 +127,7 @@ class Run(Struct, frozen=True, kw_only=True):
         return self._there(hints.command(*words, config=self._config()))
 
     def line_with_place(self, words: Sequence[str]) -> str:
-        """Returns the same for a view that does not know Kafka: where this run has had it."""
+        """Returns the same command line for a view that does not know Kafka. It names the Kafka of this `run`."""
         return self._there(hints.plain(*words, *self.place, config=self._config()))
 
     def _config(self) -> str | None:
@@ -178,7 +178,7 @@ def last_with_state(directory: Path) -> Run | None:
 
 
 def note_state_directory(directory: Path) -> None:
-    """Keeps the name of the state directory of the activator that this user has started last."""
+    """Stores the name of the state directory of the activator that this user has started last."""
     with suppress(OSError, UserError, UnicodeError):
         folder().mkdir(mode=0o700, parents=True, exist_ok=True)
         (folder() / _LAST_STATE).write_text(str(directory.absolute()))
@@ -192,14 +192,14 @@ def last_state_directory() -> Path | None:
 
 
 def working_directory() -> str:
-    """Returns the working directory of this process; empty if there is none any more."""
+    """Returns the working directory of this process; empty if the directory was deleted."""
     with suppress(OSError):
         return str(Path.cwd())
     return ""
 
 
 def _shown(path: str, directory: str) -> str:
-    """Returns the name of a file for a command in a directory: without the name of that, if the file is below it."""
+    """Returns the name of a file for a command in a directory: relative to the directory, if the file is below it."""
     return str(Path(path).relative_to(directory)) if directory and Path(path).is_relative_to(directory) else path
 
 

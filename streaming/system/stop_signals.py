@@ -193,7 +193,7 @@ def _unraisable(unraisable: "sys.UnraisableHookArgs") -> None:
 
 
 def orderly(program: str) -> Callable[[Callable[P, T]], Callable[P, T | None]]:
-    """Makes a function a program with an orderly stop: it takes the signals while it runs, and a signal is no failure.
+    """Makes a function a program with an orderly stop: the function takes the signals while it runs.
 
     If a signal has ended the program, the decorator prints `PROGRAM stopped`. Printing never ends the program.
     """

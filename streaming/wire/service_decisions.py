@@ -159,7 +159,7 @@ class NotSentReport(Struct, tag="NOT_SENT", tag_field="type"):
 
 
 class ConnectedReport(Struct, tag="CONNECTED", tag_field="type"):
-    """A report of a transport: it can reach another instance now, or no longer.
+    """A report of a transport: another instance has become reachable for it, or unreachable.
 
     Attributes:
         address: The instance's address, as routes name it.

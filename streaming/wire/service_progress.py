@@ -1,7 +1,7 @@
 """The record of service-progress: how far the router of an instance has committed its work.
 
 At its start, a router compares the record with its checkpoint. So it does not decide again if the checkpoint is lost or
-an older one.
+is an older copy.
 """
 
 from typing import Annotated

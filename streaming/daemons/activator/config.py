@@ -46,7 +46,7 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
         command: The command line. `{queue}` becomes the queue's name; `command_template` has the rules.
         notification: The event notification whose records count; None: all records count.
         min: Number of programs that are kept running for the queue.
-        max: Most programs that run for one queue at a time.
+        max: The largest number of programs that run for one queue at a time.
         directory: The working directory; None: the activator's.
         environment: Variables added to the activator's own.
         log_file: File that the program's output is appended to; None: a file in `logs` of the state directory.

@@ -28,10 +28,10 @@ from streaming.wire.output_records import MonitorState, Short
 from streaming.wire.record_decoders import Int64, InvalidRecordError, RecordDecoder, decode_json
 
 # Kafka's brokers accept no less than 6 s (group.min.session.timeout.ms). An activator that was killed has the same
-# instance id when it starts again, and continues at once. Another one of the group waits this long for it.
+# instance id when it starts again, and continues at once. Another activator waits this long for its place.
 _SESSION_TIMEOUT_MS = 10_000
 _COMMIT_INTERVAL_MS = 1_000
-# Most notifications and rows per step. They bound the delay with which exits of programs are noticed.
+# The limits of notifications and of rows per step. They bound the delay with which exits of programs are noticed.
 _MAX_NOTIFICATIONS = 500
 _MAX_ROWS = 10_000
 _PROBE_INTERVAL_S = 5.0

@@ -41,7 +41,7 @@ class Queues:
         config: Its config file.
         view: The monitors view.
         partitions: The partitions of the queues' topics.
-        retention: The longest rest of the groups.
+        retention: The longest time that each group may be without a consumer.
         rows: Makes the rows that are published.
         programs: Session -> queue and program, for the programs that run.
     """
@@ -83,7 +83,7 @@ class Queues:
         return True
 
     def tell_of_others(self, published: Set[str], step: Step) -> None:
-        """Makes new rows for the published queues that have no records."""
+        """Makes new rows for the queues that have a published row, but no record of this activator."""
         for queue in published - self.records.keys():
             entry, refusal = self.config.current.program_for(queue)
             has_program = entry is not None and refusal is None
@@ -114,7 +114,7 @@ class Queues:
             self.decide(queue, step)
 
     def decide(self, queue: str, step: Step) -> None:
-        """Starts programs that the queue needs, stops those that it no longer needs, notes when to decide again."""
+        """Starts needed programs of the queue, stops programs without need, and notes when to decide again."""
         policy, row, state = self._policy(queue), self.view.row(queue), self._state(queue)
         before, is_over = _without_decisions(state), False
         while not is_over:

@@ -249,7 +249,7 @@ class Activator:
         if step.old:
             step.note(None, "ignored", f"{step.old} old notifications that no longer need an answer")
         for stopped in step.stopped:
-            # Before the record: a signal that is recorded and never sent would let the program run for ever.
+            # Before the record: a signal that is recorded and never sent would let the program run forever.
             stopped.signal(signal.SIGTERM)
         step.save(self._store, self._queues.records, acknowledged)
         for record, program in step.started:

@@ -54,7 +54,7 @@ def read_status(directory: Path, now_ms: int) -> Status:
         # A decision that it has saved is a sign of life too.
         decided_ms = [*(each.at_ms for each in queues.values()), *(each.at_ms for each in decisions)]
         seen_ms = max([about.seen_ms, *decided_ms])
-        # What an activator that does not run has left is as of its last sign of life.
+        # If an activator does not run, its state is that of its last sign of life.
         at_ms = now_ms if is_running else seen_ms or now_ms
         return {
             "is_running": is_running,
@@ -172,7 +172,7 @@ def _not_running(status: Status, start: str) -> str:
 
 def _reasons(row: ActivatorRow, now: str) -> Text:
     """Returns the last decision, and the reasons why nothing is started now."""
-    # The removal of an entry is no fault. Its programs may run to their end.
+    # The removal of an entry is not a fault. Its programs may run to their end.
     style = "yellow" if row.entry is None else "red"
     return _told(row, words.troubles(row, now), words.limits(row), "", style)
 

@@ -5,7 +5,7 @@ from streaming.daemons.activator.config import Config
 from streaming.daemons.activator.step import Step
 from streaming.wire.notifications import Activation
 
-# Most queues that are named. Otherwise, a config for a few of many queues would fill the log.
+# The limit of queues that are named. Without it, a config for a few of many queues would fill the log.
 MAX_NAMED = 100
 
 

@@ -44,7 +44,7 @@ def last_end(row: ActivatorRow) -> list[str]:
 
 
 def most_of(row: ActivatorRow) -> int | None:
-    """Returns the most programs that run at a time."""
+    """Returns the limit of programs that run at a time."""
     return row.max if row.partitions is None else row.partitions
 
 
@@ -76,7 +76,7 @@ def lacking(row: ActivatorRow, *, is_past: bool = False) -> list[str]:
 
     Args:
         row: The row.
-        is_past: Whether its activator does not run any more.
+        is_past: Whether its activator no longer runs.
     """
     if row.entry is None:
         return [f"no entry of {where(row)} {'matched' if is_past else 'matches'} this queue: {ADD_ENTRY}"]
@@ -188,7 +188,7 @@ def _before(now: str, duration_ms: int) -> str:
 
 
 def past_troubles(row: ActivatorRow, at: str) -> list[str]:
-    """Returns the problems with the programs when an activator that does not run any more wrote the row.
+    """Returns the problems with the programs, from the row that an activator left that no longer runs.
 
     Args:
         row: The row.

@@ -83,11 +83,11 @@ class Procedure(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class HostConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """The content of the file.
+    """The content of the host's configuration file.
 
     Attributes:
         procedures: The entries; the first that fits a procedure applies to it.
-        handlers: Most tasks that run at a time.
+        handlers: The largest number of tasks that run at a time.
         stop_timeout: How long running tasks may take to end when the host is stopped.
     """
 

@@ -86,7 +86,7 @@ class StartRecords:
         if not self._is_positioned:
             self._position()
         message = self._consumer.poll(0 if is_wanted and self._fetched else timeout_s)
-        # Before the position is known, the record may be one that was taken. One that was not taken comes again.
+        # Before the position is known, the record may have been taken. Otherwise the record comes again.
         if message is not None and self._member.check(message) and self._is_positioned:
             self._fetched.append(message)
         if not self._is_paused and len(self._fetched) >= _MAX_FETCHED:

@@ -30,7 +30,7 @@ class NotTakenError(Exception):
     """The record was not taken, or the outcome is unknown. If no host has taken the record, it comes again.
 
     Attributes:
-        is_usual: Whether the consumer group is assigning the partitions anew, which is no fault.
+        is_usual: Whether the consumer group is assigning the partitions anew, which is not a fault.
     """
 
     def __init__(self, reason: str, is_usual: bool) -> None:
@@ -80,7 +80,7 @@ class Taking:
             raise
         except (UserError, TimeoutError) as error:
             self._producer = None
-            # As a new member. What the old producer may still commit belongs to no member then, and Kafka refuses it.
+            # Joins as a new member. A late commit of the old producer then belongs to no member, and Kafka refuses it.
             self._records.rejoin()
             raise NotTakenError(str(error), is_usual=False) from error
 

@@ -75,7 +75,7 @@ class LostRecords:
         self._passed = dict(self._read)
         # The offset of ticks is older than any mark, or belongs to a topic that was deleted and created again.
         self._read.pop((self._topics.ticks, 0), None)
-        # The previous monitor may have gone on behind the gap, and ended before the shards have read its tick.
+        # The previous monitor may have read on after the gap, and ended before the shards have read its tick.
         self._has_to_mark = self._kept.is_kept()
         self._look(ADMIN_TIMEOUT_S)
         self._mark()

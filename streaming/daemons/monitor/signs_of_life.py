@@ -1,4 +1,4 @@
-"""Leaves a sign of life after each committed batch. A tick is no sign of life: ticks go on while the query hangs."""
+"""Commits a sign of life after each batch. Ticks would not show that the query works: they go on while it hangs."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -27,7 +27,7 @@ class SignsOfLife:
         """Does nothing."""
 
     def batch_is_committed(self, progress: Mapping[str, Any]) -> None:
-        """Leaves a sign of life. `progress` is Spark's StreamingQueryProgress, from its JSON."""
+        """Commits a sign of life. `progress` is Spark's StreamingQueryProgress, from its JSON."""
         for source in progress["sources"]:
             ends = (source["endOffset"] or {}).get(self._ticks, {})
             if (offset := ends.get("0")) is not None:  # the partition with which the sign is left

@@ -101,7 +101,7 @@ class Observer:
         """Looks again and again, until `stop` is set.
 
         Raises:
-            UserError: Another observer has taken this one's place, or Kafka does not allow the reports.
+            UserError: Another observer has taken this observer's place, or Kafka does not allow the reports.
         """
         due_s = time.monotonic()
         while not stop.is_set():

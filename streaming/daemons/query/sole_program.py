@@ -9,7 +9,7 @@ The member's id (`group.instance.id`) is the checkpoint's id. Kafka gives the pl
 same id. So a program that was killed has its place back as soon as it is started again. A newcomer first looks for a
 member with its own id. The newcomer takes that member's place if the member is a process of this host that has ended,
 or when the member's session has ended. Otherwise the newcomer is refused, so that two supervisors cannot end each
-other's programs for ever.
+other's programs again and again.
 """
 
 import logging
@@ -223,7 +223,7 @@ class SoleProgram:
         return self._problem is not None
 
     def leave_sign(self, offset: int, text: str) -> None:
-        """Leaves a sign of life. The group commits the sign soon, if this program still has the place then.
+        """Stores a sign of life. The thread commits the sign soon, if this program still has the place then.
 
         Args:
             offset: The offset to commit, of the topic's first partition.

@@ -18,7 +18,7 @@ _log = logging.getLogger(__name__)
 
 
 class ProgressWriter(MayBeDenied):
-    """Writes the progress from the thread of Spark's listener. A record that Kafka does not take is no failure.
+    """Writes the progress from the thread of Spark's listener. A record that Kafka does not take is not a failure.
 
     The next record makes up for a lost record, and the decisions also show how far the router has read.
 

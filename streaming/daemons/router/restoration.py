@@ -1,8 +1,8 @@
-"""Restores a router whose checkpoint is lost, or of which only an older copy is left.
+"""Restores a router whose checkpoint is lost. An older copy of the checkpoint saves more conversations.
 
-The last router may have decided more than the copy says. So the new checkpoint goes on behind all records that the last
+The last router may have decided more than the copy says. So the new checkpoint begins after all records that the last
 router has read. Each conversation that may have gone on since the copy ends with an Error to both sides. Without a
-copy, this ends every open conversation. docs/router.md has this as a runbook.
+copy, all open conversations end. docs/router.md has the runbook.
 """
 
 import contextlib

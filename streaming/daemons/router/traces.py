@@ -17,7 +17,7 @@ from streaming.wire.service_decisions import decode_decisions
 from streaming.wire.service_progress import ProgressRecord, decode_progress
 from streaming.wire.topics import Topics
 
-# More records than invalid records or those of a failed attempt can be at the end of a partition.
+# At the end of a partition there may be invalid records and records of a failed attempt, but fewer than this.
 _LOOKED_AT = 100
 # The topics on which a restored router goes on, in the order of a decision record's ends. It reads commands again.
 _MESSAGES = (Topics().service_messages, Topics().service_incoming)

@@ -31,7 +31,7 @@ class RecordsUnavailableError(Exception):
 
 
 class RecordReader(PartitionReader):
-    """The records of one partition. Records may be read again, at the cost of a seek."""
+    """The records of one partition. A record may be read again, which takes a seek of some milliseconds."""
 
     def __init__(self, cluster: Cluster, topic: str, partition: int) -> None:
         """Creates the client. The first `get` connects."""

@@ -120,7 +120,7 @@ class Share:
         return [TopicPartition(self._topic, number, position.offset) for number, position in positions.items()]
 
     def group_metadata(self) -> object | None:
-        """Returns the membership, with which a transaction commits offsets; None if this is no longer a member."""
+        """Returns the membership for a transaction's commit of offsets; None if this transport is not a member."""
         return self._member.group_metadata()
 
     def stop(self, partition: Partition, reason: str) -> None:

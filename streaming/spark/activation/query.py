@@ -89,7 +89,7 @@ def prepare_query(  # noqa: PLR0913, PLR0917  (the parts of the query)
     def source(
         of: Mapping[str, Mapping[str, int]], isolation_level: str, number: Column, its_shard: Column
     ) -> KafkaSource:
-        # A deleted tick is no loss. Deleted arrivals cannot be read any more, and a monitor that refuses to start loses
+        # A deleted tick does no harm. Deleted arrivals can no longer be read, and a monitor that refuses to start loses
         # more. The driver says which records are missing (daemons/monitor/lost_records.py).
         limit = beginning.max_offsets_per_trigger
         return KafkaSource(of, isolation_level, number, its_shard, limit, fails_on_data_loss=False)

@@ -137,7 +137,7 @@ def _sources(
             # A tick tells each shard the time of the brokers' clock.
             F.lit(COPY_TO_EVERY_SHARD),
             None,
-            # A tick older than the topic's retention is no loss.
+            # A tick older than the topic's retention does no harm if it is lost.
             fails_on_data_loss=False,
         ),
     ]

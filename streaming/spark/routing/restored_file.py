@@ -69,7 +69,7 @@ def read(spark: SparkSession, location: str) -> Restoration | None:
 
 
 def end(spark: SparkSession, location: str, shards: int, query: StreamingQuery) -> bool:
-    """Deletes the file once Spark has the state of every shard, and returns whether it has."""
+    """Deletes the file once Spark has the state of every shard, and returns whether the file was deleted."""
     progress = query.lastProgress
     if progress is None or progress["stateOperators"][0]["numRowsTotal"] < shards:
         return False

@@ -28,7 +28,7 @@ def run_shard(  # noqa: PLR0913, PLR0917  (the parts of a batch)
 
     Args:
         kept: The shard's state, by STATE_SCHEMA; None if Spark has no state of it.
-        batch: The records of the batch, by blocks.RECORDS, in no order.
+        batch: The records of the batch, by blocks.RECORDS, in any order.
         batch_ms: The batch's timestamp.
         settings: The settings.
         partition: The number of the shard's partition of service-messages.
