@@ -100,7 +100,7 @@ def status(
     """Show what the activator does and why.
 
     Lists running programs, held notifications and crashes, and says whether a changed config was refused. In a folder
-    in which no activator has run, shows the one that was started last on this machine.
+    in which no activator has run, shows the activator that was started last on this machine.
     """
     from streaming.daemons.activator.status import read_status, show
 

@@ -48,7 +48,7 @@ def watch(
 def queues(as_json: Json = False, *, place: Place) -> None:
     """Show the queue monitors: state, unread messages, waiting readers, last activation.
 
-    If no monitor runs, the table shows what the last one has written, and the standard error says so. For a queue that
+    If no monitor runs, the table shows the last monitor's rows, and the standard error says so. For a queue that
     waits for a reader, the table says what keeps the activator from starting one.
     """
     from streaming.cli import activators, group_entries, monitors_view
@@ -71,7 +71,7 @@ def queues(as_json: Json = False, *, place: Place) -> None:
 def tasks(as_json: Json = False, *, place: Place) -> None:
     """Show the running tasks of internal activation: queue, procedure, start and host of each.
 
-    Says so of tasks that no host has taken, with what to do, and of hosts that are stopping.
+    Names tasks that no host has taken, with advice, and hosts that are stopping.
     """
     kafka, topics = place.cluster(), place.topics()
     rows = tables.read_tasks(kafka, topics)

@@ -48,10 +48,10 @@ def maintenance(
     """Show the periodic tasks of the programs that run: when each was last done, and what it has done.
 
     A task is done on every notification, on every 2nd or on every 5th. Notifications come every 5 s, and "every" is the
-    time from one turn to the next. "did" counts what the line of the task below the table names. Monitor, host and
-    router do some tasks as soon as an event makes them due. Such a task counts at its turn what was done since, and has
-    no duration ("-"). A program that has not been seen for a while is named below the table. Observers and activators
-    have no periodic tasks.
+    time from one turn to the next. The task's line below the table names the things that "did" counts. Monitor, host
+    and router do some tasks as soon as an event makes them due. At its turn, such a task only counts the work since its
+    last turn, and has no duration ("-"). A program that has not been seen for a while is named below the table.
+    Observers and activators have no periodic tasks.
     """
     found, kafka, topics = _Programs(), place.cluster(), place.topics()
     with _follower(kafka, topics) as follower:

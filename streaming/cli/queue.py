@@ -262,7 +262,7 @@ def drop(
 def show(queue: QueueName, as_json: Json = False, *, place: Place) -> None:
     """Show all that is known about a queue, and why its monitor is in its state.
 
-    If no monitor runs, that is what the last one has written, and the standard error says so.
+    If no monitor runs, the state is the one that the last monitor wrote, and the standard error says so.
     """
     from streaming.cli import group_facts, queue_facts, queue_show
 

@@ -57,7 +57,7 @@ def create_database(
 ) -> None:
     """Create a database, with the route AutoCreatedLocal.
 
-    Without --broker-instance the database gets a new one, which is printed.
+    Without --broker-instance the command makes a new broker instance for the database, and prints it.
     """
     from streaming.cli.routing.service_commands import execute
     from streaming.wire.service_commands import CreateDatabase
@@ -83,7 +83,7 @@ def alter_database(
     *,
     place: Place,
 ) -> None:
-    """Change what the options name of a database."""
+    """Change the properties of a database that the options name."""
     from streaming.cli.routing.service_commands import execute
     from streaming.wire.service_commands import AlterDatabase
 

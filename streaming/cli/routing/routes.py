@@ -95,7 +95,7 @@ def alter_route(
     options: RouteOptions,
     place: Place,
 ) -> None:
-    """Change what the options name of a route. A new --lifetime makes an expired route match again."""
+    """Change the properties of a route that the options name. A new --lifetime makes an expired route match again."""
     from streaming.cli.routing.service_commands import execute
     from streaming.wire.service_commands import AlterRoute
 
