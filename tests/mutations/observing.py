@@ -15,7 +15,7 @@ BUGS: Bugs = {
     "A group without members: one more has work": [
         Bug(_VERDICT, 'return Verdict(True, f"nobody reads, and', 'return Verdict(None, f"nobody reads, and'),
     ],
-    "Offsets without content are no messages": [
+    "Offsets without content are not messages": [
         # Phantoms are believed.
         Bug(_PHANTOMS, "return self.is_denied or offset <= self.found.get(place, -1) < end", "return True"),
         Bug(_PHANTOMS, "return self.is_denied or offset <= self.found.get(place, -1) < end", "return bool(self.found)"),
@@ -70,7 +70,7 @@ BUGS: Bugs = {
         Bug(_VERDICT, "if surely.one_more == perhaps.one_more:", "if surely == perhaps:"),
         Bug(_VERDICT, "if surely.one_more == perhaps.one_more:", "if surely.one_more is not None:"),
     ],
-    "A topic that nobody subscribes": [
+    "A topic that no member subscribes": [
         Bug(
             _GROUP,
             "return self._subscribed or self.settings.topics or frozenset(",
@@ -82,7 +82,7 @@ BUGS: Bugs = {
         Bug(_OBSERVATION, "self.one_more, self.is_silent = None, True", "self.is_silent = True"),
         Bug(_OBSERVATION, "> settings.quiet_window_ms:", "> 2 * settings.quiet_window_ms:"),
     ],
-    "No and unknown are no yes": [
+    "No and unknown are not a yes": [
         Bug(_QUEUE, "self.observation.one_more is True", "self.observation.one_more is not False"),
         Bug(_QUEUE, "if is_first_yes or event.one_more is not True:", "if before is None:"),
     ],
