@@ -125,7 +125,7 @@ class GroupSurvey:
         }
 
     def look(self) -> bool:
-        """Looks at the groups whose answers may still change. Returns whether some do. Raises as `ask` does."""
+        """Looks at groups whose answers may still change. Returns whether such groups exist. Raises as `ask` does."""
         if self._open:
             self._look(self._open)
         self._open = {name: each for name, each in self._open.items() if not self._findings[name].answer.is_final}

@@ -40,6 +40,6 @@ class AskedOffsets:
                 found[place.topic, place.partition] = future.result().offset
         if len(found) < len(self._places):
             # librdkafka's ListOffsets keeps the leader's epoch. After a leader has changed, or was away, the broker
-            # refuses that epoch (FENCED_LEADER_EPOCH) for the rest of the client's life. A new client has none yet.
+            # refuses that epoch (FENCED_LEADER_EPOCH) for the rest of the client's life. A new client has no old epoch.
             self._client = self._cluster.admin_client()
         return found

@@ -41,7 +41,9 @@ _ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def load(path: Path | None) -> dict[str, str]:
-    r"""Reads a Java properties file: lines `name=value` with Java's escapes, and comments. Without a file, reads none.
+    r"""Reads a Java properties file: lines `name=value` with Java's escapes, and comments.
+
+    Without a file, there are no properties.
 
     Raises:
         UserError: The file cannot be read, or a line is neither a property nor a comment.

@@ -14,7 +14,7 @@ from streaming.core.times import FOREVER_MS
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"))
 # Most programs call RECEIVE within this time, and process a message within this time.
 LONG_MS = 120_000
-# If this number of programs in a row exits without a RECEIVE, the programs have a fault.
+# If this number of programs in a row exits without a RECEIVE, it is not a coincidence.
 MANY_EXITS = 3
 # The time at which consumers last ran is kept to a tenth of the longest rest. Each change is written to the disk.
 _PARTS_OF_REST = 10

@@ -247,7 +247,7 @@ class Transmitting(Holding):
             self.nothing_is_held(direction)
 
     def tell_nothing_more(self, far: FarEndpoint, reason: str | None) -> None:
-        """Removes all messages to the far side, also those that were sent. From now on, its end counts as told."""
+        """Removes all messages to the far side, also sent messages. From now on, this side's end counts as told."""
         self.drop_to_far(far, reason, is_sent_kept=False)
         far.has_told_end = True
 

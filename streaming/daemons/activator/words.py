@@ -188,7 +188,7 @@ def _before(now: str, duration_ms: int) -> str:
 
 
 def past_troubles(row: ActivatorRow, at: str) -> list[str]:
-    """Returns the problems with the programs, from the row that an activator left that no longer runs.
+    """Returns the problems with the programs, from the row of an activator that no longer runs.
 
     Args:
         row: The row.
