@@ -61,14 +61,17 @@ class Starters:
         self._timeline = timeline
         self._news: list[tuple[float, Callable[[], None]]] = []
         self._starters: list[Activator | TaskHost] = []
+        # Closed without an error, so that the activator stops its programs also after Ctrl-C.
+        stopped = ExitStack()
+        parts.callback(stopped.close)
         activator_config, host_config = write_configs(readers, folder)
         if any(reader.procedure_name is None for reader in readers):
             settings = ActivatorSettings(cluster, activator_config, folder / "activator", stop_programs=True)
             activator = Activator(settings, lambda event: self._activator_says(event, activator.running))
-            self._starters.append(parts.enter_context(activator))
+            self._starters.append(stopped.enter_context(activator))
         if any(reader.procedure_name is not None for reader in readers):
             host = TaskHost(HostSettings(cluster, host_config), lambda _line: None, self._host_says)
-            self._starters.append(parts.enter_context(host))
+            self._starters.append(stopped.enter_context(host))
 
     def step(self) -> None:
         """Runs a step of the activator and a step of the host."""
