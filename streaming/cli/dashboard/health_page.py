@@ -18,7 +18,7 @@ from streaming.kafka.bootstrap_servers import own_addresses
 
 _SIGNS_EVERY_S = 5.0
 # Faults take some seconds to find. The search runs only while a page is open in a browser.
-_FAULTS_EVERY_S, _FAULTS_FRESH_S = 30.0, 120.0
+_FAULTS_EVERY_S, _FAULTS_FRESH_S = 60.0, 180.0
 
 
 class HealthPage:
@@ -28,7 +28,7 @@ class HealthPage:
         self._view = view
         silent_since_ms = view.contact.silent_since_ms
         self._signs = Kept(_SIGNS_EVERY_S, silent_since_ms=silent_since_ms)
-        self._faults = Kept(_FAULTS_EVERY_S, _FAULTS_FRESH_S, silent_since_ms)
+        self._faults = Kept(_FAULTS_EVERY_S, _FAULTS_FRESH_S, silent_since_ms, view.contact.has_just_answered)
 
     def health(self, _: QueryParams) -> Page:
         """Returns the page."""

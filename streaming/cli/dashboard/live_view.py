@@ -33,7 +33,7 @@ _KEPT_ACTIVATIONS = 2_000
 _POINTS = 60
 _POINT_MS = 5_000
 # The rows of all activators are read again after this time while a page is open.
-_PROGRAMS_EVERY_S = 5.0
+_PROGRAMS_EVERY_S = 10.0
 _log = logging.getLogger(__name__)
 
 
@@ -61,7 +61,11 @@ class LiveView:
         # Queue -> a time, the unread messages then, the next time, ... Flat arrays, because tuples of 10,000 queues
         # would take 70 MB.
         self._unread: dict[str, array[int]] = {}
-        self._kept = Kept(_PROGRAMS_EVERY_S, silent_since_ms=self.contact.silent_since_ms)
+        self._kept = Kept(
+            _PROGRAMS_EVERY_S,
+            silent_since_ms=self.contact.silent_since_ms,
+            may_ask=self.contact.has_just_answered,
+        )
         self._is_stopped = threading.Event()
         ways = {
             "views": (topics.monitors, self._take_monitor, Start.BEGINNING, None),
