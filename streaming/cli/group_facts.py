@@ -13,6 +13,7 @@ from streaming.errors import UserError
 from streaming.kafka.access import denial
 from streaming.kafka.admin import ADMIN_TIMEOUT_S, Admin
 from streaming.kafka.clients import Cluster
+from streaming.kafka.group_coordinator import COORDINATOR_TIMEOUT_S
 
 _NOT_THERE = (ConsumerGroupState.DEAD, ConsumerGroupState.UNKNOWN)
 
@@ -107,14 +108,14 @@ def _look(admin: Admin, name: str) -> tuple[str | None, int, set[str]]:
     """Returns a group's state, its number of members, and the topics that members read or the group has committed."""
     client = admin.client_for_group(name)
     try:
-        (future,) = client.describe_consumer_groups([name], request_timeout=ADMIN_TIMEOUT_S).values()
+        (future,) = client.describe_consumer_groups([name], request_timeout=COORDINATOR_TIMEOUT_S).values()
         group = client.result(future)
     except KafkaException as error:
         if error.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
             raise
         return None, 0, set()
     asked = [ConsumerGroupTopicPartitions(name)]
-    (future,) = client.list_consumer_group_offsets(asked, request_timeout=ADMIN_TIMEOUT_S).values()
+    (future,) = client.list_consumer_group_offsets(asked, request_timeout=COORDINATOR_TIMEOUT_S).values()
     committed = {each.topic for each in client.result(future).topic_partitions}
     read = {place.topic for each in group.members if each.assignment for place in each.assignment.topic_partitions}
     state = None if group.state in _NOT_THERE else group.state.name.capitalize()

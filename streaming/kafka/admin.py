@@ -13,7 +13,7 @@ from streaming.errors import UserError
 from streaming.kafka.access import Rights, WatchfulAdmin, check_group, denial, partitions_of
 from streaming.kafka.clients import Cluster
 from streaming.kafka.errors import NO_LEADER, NOBODY_ANSWERS
-from streaming.kafka.group_coordinator import wait_for_coordinator
+from streaming.kafka.group_coordinator import COORDINATOR_TIMEOUT_S, wait_for_coordinator
 from streaming.kafka.patience import REQUEST_TIMEOUT_S
 from streaming.system import hints
 from streaming.wire.topics import TopicSpec, prefix_of
@@ -201,7 +201,7 @@ class Admin:
         """
         try:
             client = self.client_for_group(group_id, timeout_s)
-            (future,) = client.describe_consumer_groups([group_id], request_timeout=ADMIN_TIMEOUT_S).values()
+            (future,) = client.describe_consumer_groups([group_id], request_timeout=COORDINATOR_TIMEOUT_S).values()
             members = client.result(future).members
         except KafkaException as error:
             raise self._explained(error) from None

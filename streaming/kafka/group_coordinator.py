@@ -2,7 +2,8 @@
 
 librdkafka's admin client may abort the process if a request to a coordinator times out (2.16.1, "Assertion
 `eonce->refcnt > 0' failed": one of some hundred requests while Kafka is away). A consumer's requests have no such
-fault, so a consumer asks first.
+fault, so a consumer asks first. Kafka may still stop between the two requests, so the second one waits longer than most
+outages last.
 """
 
 import time
@@ -18,6 +19,8 @@ from streaming.system.stop_signals import remaining_s
 # The coordinator answers for the committed offset of any topic, even if the topic does not exist.
 _ANY = TopicPartition("any", 0)
 _PAUSE_S = 0.05
+# The time-out of a request of the admin client to a coordinator that has just answered.
+COORDINATOR_TIMEOUT_S = 60.0
 
 
 def wait_for_coordinator(cluster: Cluster, group_id: str, timeout_s: float) -> None:

@@ -68,16 +68,11 @@ class RowsInMemory(LiveView):
         self,
         rows: list[dict[str, Any]],
         activations: list[Activation] | None = None,
-        programs: Mapping[str, int | None] | None = None,
     ) -> None:
         super().__init__(Cluster("127.0.0.1:1", {}), Topics(""))
-        self._programs = programs or {}
         self._monitors.rows = {each["queue_name"]: each for each in rows}
         for each in activations or []:
             self._activations.take(of_notification(each))
-
-    def programs(self) -> Mapping[str, int | None]:
-        return self._programs
 
 
 def application_of(

@@ -83,19 +83,18 @@ def test_readers_at_work_are_counted_for_each_queue_and_for_all() -> None:
         row("payments", max_queue_readers=2, tasks_running=1, unread_messages=2),
         row("stopped", tasks_waiting=0),
     ]
-    view = RowsInMemory(rows, programs={"group": 2, "orders": 1, "stopped": None, "elsewhere": 0})
-    text = shown(view)
+    text = shown(RowsInMemory(rows))
     assert re.findall(r'data-label="Readers"><span>([^<]*)', text) == [
-        "2 programs run, 3 in the group",
-        "1 program runs, 1 waiting in RECEIVE",
+        "3 in the group",
+        "1 waiting in RECEIVE",
         "0 waiting in RECEIVE, tasks 1 of 2",
-        "unknown programs, 0 waiting in RECEIVE",
+        "0 waiting in RECEIVE",
     ]
-    totals = "at least 3 programs of activators, 1 task, 3 members of consumer groups, 1 waiting in RECEIVE"
+    totals = "1 task, 3 members of consumer groups, 1 waiting in RECEIVE"
     assert f"Readers: {totals}." in text
 
 
-def test_without_activators_and_tasks_only_readers_that_wait_are_counted() -> None:
+def test_without_groups_and_tasks_only_readers_that_wait_are_counted() -> None:
     assert "Readers: 1,200 waiting in RECEIVE." in shown(RowsInMemory([row("orders", tasks_waiting=1_200)]))
 
 

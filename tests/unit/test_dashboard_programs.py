@@ -110,15 +110,13 @@ class TestKept:
         silent_since_ms[0] = None
         wait_until(lambda: kept.get("number", lambda: next(found)).found, SOON_S, "an answer")
 
-    def test_nothing_is_asked_in_the_background_unless_kafka_has_just_answered(self) -> None:
-        may_ask, found = [False], iter(range(10))
-        kept = Kept(0.0, 60.0, may_ask=lambda: may_ask[0])
-        with pytest.raises(NotYetError):
-            kept.get("hosts", lambda: next(found))
-        may_ask[0] = True
-        assert kept.get("hosts", lambda: next(found)).found == 0
-        may_ask[0] = False
-        assert kept.get("hosts", lambda: next(found)).found == 0
+    def test_the_last_answer_is_known_without_a_question(self) -> None:
+        kept = Kept(60.0, 60.0)
+        assert kept.last("hosts") is None
+        kept.get("hosts", lambda: 7)
+        last = kept.last("hosts")
+        assert last is not None
+        assert last.found == 7
 
     def test_what_was_asked_before_a_silence_does_not_replace_what_was_known(self) -> None:
         silent_since_ms: list[int | None] = [None]

@@ -10,8 +10,9 @@ from streaming.cli.conversations.views import router_progress
 from streaming.cli.diagnosis.running_faults import carried_out, has_services
 from streaming.errors import UserError
 from streaming.kafka.access import denial, rights
-from streaming.kafka.admin import ADMIN_TIMEOUT_S, EARLIEST, LATEST, Admin
+from streaming.kafka.admin import EARLIEST, LATEST, Admin
 from streaming.kafka.clients import Cluster
+from streaming.kafka.group_coordinator import COORDINATOR_TIMEOUT_S
 from streaming.kafka.own_programs import PROGRAMS
 from streaming.wire.topics import Topics
 
@@ -108,7 +109,7 @@ def _committed(
     asked = ConsumerGroupTopicPartitions(group_id, [TopicPartition(topic, number) for number in range(count)])
     try:
         client = Admin(kafka).client_for_group(group_id)
-        (future,) = client.list_consumer_group_offsets([asked], request_timeout=ADMIN_TIMEOUT_S).values()
+        (future,) = client.list_consumer_group_offsets([asked], request_timeout=COORDINATOR_TIMEOUT_S).values()
         places = client.result(future).topic_partitions
     except KafkaException as error:
         reason = error.args[0]

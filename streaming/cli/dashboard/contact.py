@@ -22,8 +22,6 @@ _RETRY_S = 0.2
 _TIMEOUT_S = 3.0
 # Kafka counts as silent after this time without an answer.
 _SILENT_MS = 6_000
-# An answer of this age is no older than the last question but one.
-_JUST_MS = 2_500
 # A monitor that was killed counts as running for this time anyway.
 _LOOK_EVERY_S = 10.0
 _AGAIN_AFTER_S = 5.0
@@ -62,10 +60,6 @@ class Contact:
         """Returns when Kafka last answered if Kafka counts as silent; None if it answers."""
         last_ms = self._answered_ms
         return None if last_ms is None or wall_clock.now_ms() - last_ms <= _SILENT_MS else last_ms
-
-    def has_just_answered(self) -> bool:
-        """Returns whether Kafka has answered so lately that questions in the background may follow."""
-        return self._answered_ms is not None and wall_clock.now_ms() - self._answered_ms <= _JUST_MS
 
     def wait_before_next_try(self, stop: threading.Event) -> None:
         """Waits after an error until Kafka may answer again, or until `stop` is set."""

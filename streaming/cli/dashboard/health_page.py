@@ -7,18 +7,17 @@ from starlette.datastructures import QueryParams
 from streaming.cli.dashboard import backlogs
 from streaming.cli.dashboard.backlogs import Backlog
 from streaming.cli.dashboard.batches import Batches, batches
-from streaming.cli.dashboard.kept import Kept, NotYetError
+from streaming.cli.dashboard.kept import Kept
 from streaming.cli.dashboard.live_view import LiveView
 from streaming.cli.dashboard.server import Page, Part
 from streaming.cli.diagnosis import diagnosis
 from streaming.cli.lines import say
 from streaming.cli.routing.definition_faults import Fault
-from streaming.errors import UserError
 from streaming.kafka.bootstrap_servers import own_addresses
 
 _SIGNS_EVERY_S = 5.0
-# Faults take some seconds to find. The search runs only while a page is open in a browser.
-_FAULTS_EVERY_S, _FAULTS_FRESH_S = 60.0, 180.0
+# Faults take some seconds to find. The search runs only while this page is open in a browser.
+_FAULTS_EVERY_S, _FAULTS_FRESH_S = 15.0, 120.0
 
 
 class HealthPage:
@@ -28,7 +27,7 @@ class HealthPage:
         self._view = view
         silent_since_ms = view.contact.silent_since_ms
         self._signs = Kept(_SIGNS_EVERY_S, silent_since_ms=silent_since_ms)
-        self._faults = Kept(_FAULTS_EVERY_S, _FAULTS_FRESH_S, silent_since_ms, view.contact.has_just_answered)
+        self._faults = Kept(_FAULTS_EVERY_S, _FAULTS_FRESH_S, silent_since_ms)
 
     def health(self, _: QueryParams) -> Page:
         """Returns the page."""
@@ -42,11 +41,15 @@ class HealthPage:
         return Page("Health", parts)
 
     def fault_count(self) -> int:
-        """Returns the number of faults that were found last; 0 if the number is not known."""
-        try:
-            return len(self._faults.get("faults", self._find_faults, wait_s=0.0).found)
-        except (NotYetError, UserError):
-            return 0
+        """Returns the number of faults that this page has found lately; otherwise 1 if no monitor runs, or 0.
+
+        Other pages do not search: each outage of Kafka would meet a search, and its time-outs may make librdkafka abort
+        the process.
+        """
+        if (answer := self._faults.last("faults")) is not None:
+            return len(answer.found)
+        contact = self._view.contact
+        return int(bool(contact.monitor) and not contact.is_normal)
 
     def _find_faults(self) -> list[Fault]:
         kafka, topics = self._view.cluster, self._view.topics

@@ -52,11 +52,7 @@ class Kept:
     """The last answers to some questions. Each is found anew after some time if a page asks."""
 
     def __init__(
-        self,
-        every_s: float = 1.5,
-        fresh_s: float = 20.0,
-        silent_since_ms: Callable[[], int | None] = lambda: None,
-        may_ask: Callable[[], bool] = lambda: True,
+        self, every_s: float = 1.5, fresh_s: float = 20.0, silent_since_ms: Callable[[], int | None] = lambda: None
     ) -> None:
         """Creates the object, which has no answers yet.
 
@@ -65,13 +61,10 @@ class Kept:
             fresh_s: The time for which an answer is shown while the next search lasts, or fails.
             silent_since_ms: Returns since when Kafka has not answered; None if it answers. While Kafka is silent,
                 nothing asks it, because questions fail then or find little. Answers that were fresh before are shown.
-            may_ask: Returns whether a search may begin now. Searches that go on in the background run into each outage
-                of Kafka, and a time-out may make librdkafka's admin client abort the process.
         """
         self._every_s = every_s
         self._fresh_s = fresh_s
         self._silent_since_ms = silent_since_ms
-        self._may_ask = may_ask
         self._questions: OrderedDict[str, _Question] = OrderedDict()
         self._changed = threading.Condition()
 
@@ -101,15 +94,20 @@ class Kept:
                 question.answer = None
             if now_s - question.failed_s > self._fresh_s:
                 question.error = None
-            is_due = now_s - max(question.found_s, question.failed_s) >= self._every_s
-            if not question.is_asked and is_due and self._may_ask():
+            if not question.is_asked and now_s - max(question.found_s, question.failed_s) >= self._every_s:
                 question.is_asked = True
                 started(lambda: self._ask(question, find))
-            if question.is_asked:
-                self._changed.wait_for(lambda: question.answer or question.error, wait_s)
+            self._changed.wait_for(lambda: question.answer or question.error, wait_s)
             if question.answer is not None:
                 return question.answer
             raise question.error or NotYetError
+
+    def last(self, name: str) -> Answer[Any] | None:
+        """Returns the last answer to a question if the answer is fresh; asks nothing."""
+        with self._changed:
+            question = self._questions.get(name)
+            is_fresh = question is not None and time.monotonic() - question.found_s <= self._fresh_s
+            return question.answer if question is not None and is_fresh else None
 
     def _ask(self, question: _Question, find: Callable[[], Any]) -> None:
         answer, error = None, None

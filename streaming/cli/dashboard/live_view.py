@@ -3,18 +3,14 @@
 import logging
 import threading
 from array import array
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 from confluent_kafka import Message
 
-from streaming.cli import activators
-from streaming.cli.activators import Told
 from streaming.cli.dashboard.activations import Activated, Activations, of_notification, of_task
 from streaming.cli.dashboard.contact import Contact
-from streaming.cli.dashboard.kept import Kept, NotYetError
 from streaming.cli.tables import row_decoder
 from streaming.errors import UserError
 from streaming.kafka.clients import Cluster
@@ -32,8 +28,6 @@ _KEPT_ACTIVATIONS = 2_000
 # Points of a queue's sparkline, and the shortest time between two of them.
 _POINTS = 60
 _POINT_MS = 5_000
-# The rows of all activators are read again after this time while a page is open.
-_PROGRAMS_EVERY_S = 10.0
 _log = logging.getLogger(__name__)
 
 
@@ -61,11 +55,6 @@ class LiveView:
         # Queue -> a time, the unread messages then, the next time, ... Flat arrays, because tuples of 10,000 queues
         # would take 70 MB.
         self._unread: dict[str, array[int]] = {}
-        self._kept = Kept(
-            _PROGRAMS_EVERY_S,
-            silent_since_ms=self.contact.silent_since_ms,
-            may_ask=self.contact.has_just_answered,
-        )
         self._is_stopped = threading.Event()
         ways = {
             "views": (topics.monitors, self._take_monitor, Start.BEGINNING, None),
@@ -120,17 +109,6 @@ class LiveView:
         with self._lock:
             return self._activations.newest_first()
 
-    def programs(self) -> Mapping[str, int | None]:
-        """Returns queue -> number of programs that activators run for it, as far as it is known already.
-
-        The number is None if no activator of the queue runs.
-        """
-        try:
-            told = self._kept.get("activators", partial(activators.read, self.cluster, self.topics), wait_s=0.0).found
-        except (NotYetError, UserError):
-            return {}
-        return {queue: _programs(rows) for queue, rows in told.items() if any(each.row.entry for each in rows)}
-
     def _follow(self, topic: str, take: Callable[[Message], None], start: Start, recent_ms: int | None) -> None:
         while not self._is_stopped.is_set():
             try:
@@ -177,11 +155,6 @@ class LiveView:
             self._activations.take(found)
             if (row := self._monitors.rows.get(found.queue)) is not None:
                 self._activations.take_row(found.queue, row)
-
-
-def _programs(told: list[Told]) -> int | None:
-    counts = [len(each.row.programs) for each in told if each.is_running is not False]
-    return sum(counts) if counts else None
 
 
 def _warn(line: str) -> None:

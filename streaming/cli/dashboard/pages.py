@@ -58,14 +58,14 @@ class QueuePages:
         """Returns the page of queues: all, or the results of a search, sorted, a hundred at a time."""
         search, state, sort = query.get("search", ""), query.get("state", ""), query.get("sort", "unread")
         sort = sort if sort in _SORTS else "unread"
-        rows, programs = self._view.monitors(), self._view.programs()
+        rows = self._view.monitors()
         states = Counter(map(state_name, rows))
         found = [row for row in rows if search.casefold() in row["queue"].casefold() and state in ("", state_name(row))]
         found.sort(key=_SORTS[sort])
         page = paged(found, query.get("page"))
         until_ms = self._view.contact.silent_since_ms() or wall_clock.now_ms()
         values = {
-            "rows": [self._queue_row(row, programs, until_ms) for row in page.rows],
+            "rows": [self._queue_row(row, until_ms) for row in page.rows],
             "minutes": SPARK_MS // 60_000,
             "paged": page,
             "all": len(rows),
@@ -74,15 +74,15 @@ class QueuePages:
             "meanings": {state: meaning for state, meaning in STATES.items() if state in states},
         }
         form = {"search": search, "state": state, "sort": sort, "sorts": list(_SORTS), "states": list(STATES)}
-        totals = {"states": states, "all": len(rows), "chosen": state, "readers": _all_readers(rows, programs)}
+        totals = {"states": states, "all": len(rows), "chosen": state, "readers": _all_readers(rows)}
         parts = [Part("summary", "states.html", totals), Part("queues", "queues.html", values)]
         return Page("Queues", parts, "queues_form.html", form)
 
-    def _queue_row(self, row: dict[str, Any], programs: Mapping[str, int | None], until_ms: int) -> dict[str, Any]:
+    def _queue_row(self, row: dict[str, Any], until_ms: int) -> dict[str, Any]:
         last = self._view.last_activation(row["queue"])
         return row | {
             "spark": sparkline(self._view.unread(row["queue"]), until_ms),
-            "readers": _readers(row, programs),
+            "readers": _readers(row),
             "reason": last.reason if last is not None and last.sequence == row["activation_sequence"] else None,
         }
 
@@ -142,25 +142,19 @@ def _answer(facts: queue_facts.QueueFacts) -> dict[str, Any]:
     return {"row": facts.row, "sentence": queue_show.headline_of(facts), "since": queue_show.since(facts)}
 
 
-def _readers(row: Mapping[str, Any], programs: Mapping[str, int | None]) -> str:
-    """Returns the readers of a queue by their kind: programs of activators, members of its group, and tasks."""
-    seen, count = observed(row), programs.get(row["queue"], 0)
+def _readers(row: Mapping[str, Any]) -> str:
+    """Returns the readers of a queue by their kind: members of its group, readers that wait, and tasks."""
+    seen = observed(row)
     parts = [f"{row['tasks_waiting']:,} waiting in RECEIVE" if seen is None else f"{seen.members:,} in the group"]
-    if count != 0:
-        run = "unknown programs" if count is None else f"{plural(count, 'program')} {'runs' if count == 1 else 'run'}"
-        parts.insert(0, run)
     if row["max_queue_readers"] is not None:
         parts.append(f"tasks {row['tasks_running']:,} of {row['max_queue_readers']:,}")
     return ", ".join(parts)
 
 
-def _all_readers(rows: Sequence[Mapping[str, Any]], programs: Mapping[str, int | None]) -> str:
-    """Returns the sentence about the readers of all queues. A program that waits in RECEIVE counts twice."""
+def _all_readers(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Returns the sentence about the readers of all queues. A task that waits in RECEIVE counts twice."""
     seen = [each.members for each in map(observed, rows) if each is not None]
     counts = []
-    if programs:
-        known = plural(sum(filter(None, programs.values())), "program")
-        counts.append(f"{'at least ' if None in programs.values() else ''}{known} of activators")
     if any(row["max_queue_readers"] is not None for row in rows):
         counts.append(plural(sum(row["tasks_running"] for row in rows), "task"))
     if seen:
