@@ -246,7 +246,7 @@ class Admin:
         asked = ConsumerGroupTopicPartitions(group_id, [TopicPartition(topic, 0)])
         try:
             client = self.client_for_group(group_id)
-            (future,) = client.list_consumer_group_offsets([asked], request_timeout=ADMIN_TIMEOUT_S).values()
+            (future,) = client.list_consumer_group_offsets([asked], request_timeout=COORDINATOR_TIMEOUT_S).values()
             [found] = client.result(future).topic_partitions
             if found.error is not None:
                 raise KafkaException(found.error)
