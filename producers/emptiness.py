@@ -1,21 +1,15 @@
 """Asks Kafka whether one more queue reader could find messages, for a queue reader that finds none."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from confluent_kafka import (
-    ConsumerGroupTopicPartitions,
-    IsolationLevel,
-    KafkaError,
-    KafkaException,
-    TopicCollection,
-    TopicPartition,
-)
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from streaming.kafka.access import WatchfulAdmin
 from streaming.kafka.admin import EARLIEST, LATEST, Admin
+from streaming.kafka.clients import Cluster
 from streaming.kafka.errors import NO_COORDINATOR, NO_LEADER, NOBODY_ANSWERS, kafka_error
+from streaming.kafka.group_coordinator import COORDINATOR_TIMEOUT_S, committed
 
 # A waiting reader cannot receive while it asks Kafka, so it must not wait long for a broker that does not answer.
 QUESTION_TIMEOUT_S = 2.0
@@ -55,14 +49,16 @@ def are_read_to_end(positions: Mapping[int, int | None], ends: Mapping[int, int]
 class EmptinessProbe:
     """Asks Kafka about a queue and its readers."""
 
-    def __init__(self, admin: Admin, queue: str, consumer_group: str) -> None:
+    def __init__(self, cluster: Cluster, admin: Admin, queue: str, consumer_group: str) -> None:
         """Stores the arguments.
 
         Args:
-            admin: Makes the requests.
+            cluster: The cluster.
+            admin: Makes the requests that are not about the group.
             queue: The name of the queue and of its topic.
             consumer_group: The consumer group of all readers of the queue.
         """
+        self._cluster = cluster
         self._admin = admin
         self._queue = queue
         self._consumer_group = consumer_group
@@ -94,11 +90,10 @@ class EmptinessProbe:
         others = ends.keys() - own_positions.keys()
         if not others:
             return NothingFound(where=False, owns_all=True)
-        client = self._admin.client_for_groups()
         # Asked after the ends. A commit in between can only make a partition look further read than it was.
-        if are_read_to_end(self._group_positions(client, others), ends):
+        if are_read_to_end(self._group_positions(others), ends):
             return NothingFound(where=False, owns_all=False)
-        members = self._members(client)
+        members = self._members()
         if not own_positions and members <= len(ends):
             return None  # there is a partition for each member, so this member will still get a partition
         return NothingFound(where=members < len(ends), owns_all=False)
@@ -118,16 +113,14 @@ class EmptinessProbe:
         )
         return {partition.partition: future.result().offset for partition, future in futures.items()}
 
-    def _group_positions(self, client: WatchfulAdmin, numbers: Iterable[int]) -> dict[int, int | None]:
+    def _group_positions(self, numbers: Collection[int]) -> dict[int, int | None]:
         """Returns the offset at which the consumer group would continue in each partition."""
-        partitions = [TopicPartition(self._queue, number) for number in numbers]
-        request = ConsumerGroupTopicPartitions(self._consumer_group, partitions)
-        (future,) = client.list_consumer_group_offsets([request], request_timeout=QUESTION_TIMEOUT_S).values()
-        committed = {answer.partition: answer.offset for answer in future.result().topic_partitions}
-        first = self._offsets(committed, EARLIEST)
+        answers = committed(self._cluster, self._consumer_group, self._queue, numbers, QUESTION_TIMEOUT_S)
+        first = self._offsets(numbers, EARLIEST)
         # Without a committed offset the answer is negative. After messages expire, it may be below the first offset.
-        return {number: max(offset, first[number]) for number, offset in committed.items()}
+        return {answer.partition: max(answer.offset, first[answer.partition]) for answer in answers}
 
-    def _members(self, client: WatchfulAdmin) -> int:
-        futures = client.describe_consumer_groups([self._consumer_group], request_timeout=QUESTION_TIMEOUT_S)
+    def _members(self) -> int:
+        client = self._admin.client_for_groups()  # the coordinator has just answered `_group_positions`
+        futures = client.describe_consumer_groups([self._consumer_group], request_timeout=COORDINATOR_TIMEOUT_S)
         return len(futures[self._consumer_group].result().members)

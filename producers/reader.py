@@ -109,7 +109,7 @@ class QueueReader:
         admin = Admin(cluster)
         check_topics(admin, rights(reads=[queue], writes=[topics.receives]), topics.receives)
         admin.require_group(consumer_group)
-        self._probe = EmptinessProbe(admin, queue, consumer_group)
+        self._probe = EmptinessProbe(cluster, admin, queue, consumer_group)
         self._producer = TransactionalProducer(cluster)
         check = partial(check_service_topics, admin, topics)
         self._statements = Statements(check, max_bytes=cluster.max_message_bytes())

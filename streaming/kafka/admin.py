@@ -6,14 +6,14 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AclOperation, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
 from streaming.errors import UserError
 from streaming.kafka.access import Rights, WatchfulAdmin, check_group, denial, partitions_of
 from streaming.kafka.clients import Cluster
 from streaming.kafka.errors import NO_LEADER, NOBODY_ANSWERS
-from streaming.kafka.group_coordinator import COORDINATOR_TIMEOUT_S, wait_for_coordinator
+from streaming.kafka.group_coordinator import COORDINATOR_TIMEOUT_S, committed, wait_for_coordinator
 from streaming.kafka.patience import REQUEST_TIMEOUT_S
 from streaming.system import hints
 from streaming.wire.topics import TopicSpec, prefix_of
@@ -86,11 +86,10 @@ class Admin:
         self.servers = cluster.bootstrap_servers
 
     def client_for_groups(self) -> WatchfulAdmin:
-        """Returns a new client, for requests to coordinators of groups at this moment.
+        """Returns a new client, for requests to coordinators of groups that have just answered.
 
         After an outage, a client of librdkafka 2.16 may get no answer from a coordinator for the rest of its life,
-        although new clients get answers. When such a request has timed out, the next outage may abort the process
-        ("Assertion `eonce->refcnt > 0' failed").
+        although new clients get answers.
         """
         return self._cluster.admin_client()
 
@@ -187,7 +186,7 @@ class Admin:
             UserError: Kafka refuses.
         """
         with suppress(KafkaException):
-            check_group(self.client_for_group(group_id), group_id, ADMIN_TIMEOUT_S)
+            check_group(self.client_for_group(group_id), group_id, COORDINATOR_TIMEOUT_S)
 
     def members(self, group_id: str, timeout_s: float) -> list[GroupMember]:
         """Returns the members of a consumer group, or an empty list if there is no such group.
@@ -243,16 +242,19 @@ class Admin:
         Raises:
             UserError: Kafka cannot be reached, or refuses.
         """
-        asked = ConsumerGroupTopicPartitions(group_id, [TopicPartition(topic, 0)])
+        [found] = self.committed(group_id, topic, [0])
+        return found.metadata or None
+
+    def committed(self, group_id: str, topic: str, partitions: Iterable[int]) -> list[TopicPartition]:
+        """Returns partitions of a topic with the offset and the text that a consumer group has committed.
+
+        Raises:
+            UserError: Kafka cannot be reached, or refuses.
+        """
         try:
-            client = self.client_for_group(group_id)
-            (future,) = client.list_consumer_group_offsets([asked], request_timeout=COORDINATOR_TIMEOUT_S).values()
-            [found] = client.result(future).topic_partitions
-            if found.error is not None:
-                raise KafkaException(found.error)
+            return committed(self._cluster, group_id, topic, partitions, ADMIN_TIMEOUT_S)
         except KafkaException as error:
             raise self._explained(error) from None
-        return found.metadata or None
 
     def newest_ms(self, topic: str) -> int | None:
         """Returns the time of the newest record of a topic with one partition; None if the topic has no record.

@@ -1,12 +1,15 @@
-"""Waits until the coordinator of a consumer group answers, before the admin client asks this coordinator.
+"""Asks the coordinators of consumer groups in a way that survives an outage of Kafka.
 
-librdkafka's admin client may abort the process if a request to a coordinator times out (2.16.1, "Assertion
-`eonce->refcnt > 0' failed": one of some hundred requests while Kafka is away). A consumer's requests have no such
-fault, so a consumer asks first. Kafka may still stop between the two requests, so the second one waits longer than most
-outages last.
+If a request of librdkafka's admin client times out before the client has found the coordinator, librdkafka frees the
+request, but uses it again when the coordinator appears. This aborts the process ("Assertion `eonce->refcnt > 0'
+failed", https://github.com/confluentinc/librdkafka/issues/4605, not mended in 2.16.1). A consumer's requests have no
+such fault. So a consumer asks for committed offsets, and before each other request, a consumer waits until the
+coordinator answers. Kafka may still stop between the two, so the request waits longer than most outages last.
 """
 
 import time
+from collections.abc import Iterable
+from contextlib import suppress
 
 from confluent_kafka import KafkaException, TopicPartition
 
@@ -18,6 +21,8 @@ from streaming.system.stop_signals import remaining_s
 
 # The coordinator answers for the committed offset of any topic, even if the topic does not exist.
 _ANY = TopicPartition("any", 0)
+# Otherwise Kafka would answer only after the end of each transaction that is committing offsets of the group.
+_WITHOUT_OPEN_TRANSACTIONS = {"isolation.level": "read_uncommitted"}
 _PAUSE_S = 0.05
 # The time-out of a request of the admin client to a coordinator that has just answered.
 COORDINATOR_TIMEOUT_S = 60.0
@@ -26,29 +31,49 @@ COORDINATOR_TIMEOUT_S = 60.0
 def wait_for_coordinator(cluster: Cluster, group_id: str, timeout_s: float) -> None:
     """Waits until the coordinator of a group answers. The answer may be that this client lacks a right.
 
-    On a new cluster, Kafka first makes the topic that holds the offsets of all groups.
-
     Raises:
         AccessDeniedError: Kafka does not let this client in.
         KafkaException: The coordinator has not answered within `timeout_s`.
     """
+    with suppress(RightMissingError):
+        _ask(cluster, group_id, [_ANY], timeout_s)
+
+
+def committed(
+    cluster: Cluster, group_id: str, topic: str, partitions: Iterable[int], timeout_s: float
+) -> list[TopicPartition]:
+    """Returns partitions of a topic with the offset and the text that a group has committed.
+
+    The offset is negative, and the text None, for a partition for which the group has committed nothing.
+
+    Raises:
+        AccessDeniedError: Kafka does not let this client in, or the client lacks a right.
+        KafkaException: The coordinator has not answered within `timeout_s`, or has answered with an error.
+    """
+    found = _ask(cluster, group_id, [TopicPartition(topic, number) for number in partitions], timeout_s)
+    for each in found:
+        if each.error is not None:
+            raise KafkaException(each.error)
+    return found
+
+
+def _ask(cluster: Cluster, group_id: str, places: list[TopicPartition], timeout_s: float) -> list[TopicPartition]:
+    # On a new cluster, Kafka first makes the topic that holds the offsets of all groups.
     denials = Denials()
-    consumer = cluster.consumer({"group.id": group_id, "error_cb": denials})
+    consumer = cluster.consumer({"group.id": group_id, "error_cb": denials, **_WITHOUT_OPEN_TRANSACTIONS})
     try:
         deadline_s = time.monotonic() + timeout_s
         wait = Wait(cluster.bootstrap_servers, timeout_s)
         while True:
             try:
-                consumer.committed([_ANY], timeout=remaining_s(deadline_s))
+                found = consumer.committed(places, timeout=remaining_s(deadline_s))
                 wait.answered()
-                return
+                return found
             except KafkaException as error:
                 denials(kafka_error(error))
                 message = consumer.poll(_PAUSE_S)  # no message of a topic: returns errors, or calls `denials`
                 if message is not None and (told := message.error()) is not None:
                     denials(told)
-                if isinstance(denials.last, RightMissingError):
-                    return
                 denials.check()
                 if time.monotonic() >= deadline_s:
                     raise

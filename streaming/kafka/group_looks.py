@@ -29,10 +29,11 @@ from streaming.core.observer.pictures import GroupPicture, GroupState, Member, P
 from streaming.errors import UserError
 from streaming.kafka import client_properties
 from streaming.kafka.access import missing_rights
-from streaming.kafka.admin import ADMIN_TIMEOUT_S, Admin
+from streaming.kafka.admin import Admin
 from streaming.kafka.broker_clock import monotonic_ms
 from streaming.kafka.clients import Cluster
 from streaming.kafka.group_commits import GroupCommits
+from streaming.kafka.group_coordinator import COORDINATOR_TIMEOUT_S
 from streaming.kafka.kept_offsets import KeptOffsets
 
 _NO_ANSWER_CODE = -1
@@ -121,13 +122,13 @@ class GroupLooks:
         return pictures
 
     def _consumer_picture(self, name: str, committed: Any) -> GroupPicture:
+        if committed is None:
+            return _NO_ANSWER
         client = self._admin.client_for_groups()
-        (future,) = client.describe_consumer_groups([name], request_timeout=ADMIN_TIMEOUT_S).values()
+        (future,) = client.describe_consumer_groups([name], request_timeout=COORDINATOR_TIMEOUT_S).values()
         try:
             found = client.result(future)
         except (KafkaException, UserError):
-            return _NO_ANSWER
-        if committed is None:
             return _NO_ANSWER
         members = tuple(map(_consumer_member, found.members))
         state = _STATES.get(found.state.name, GroupState.REBALANCING)

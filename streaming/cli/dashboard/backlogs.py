@@ -4,15 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
-
 from streaming.cli.conversations.views import router_progress
 from streaming.cli.diagnosis.running_faults import carried_out, has_services
 from streaming.errors import UserError
-from streaming.kafka.access import denial, rights
+from streaming.kafka.access import rights
 from streaming.kafka.admin import EARLIEST, LATEST, Admin
 from streaming.kafka.clients import Cluster
-from streaming.kafka.group_coordinator import COORDINATOR_TIMEOUT_S
 from streaming.kafka.own_programs import PROGRAMS
 from streaming.wire.topics import Topics
 
@@ -104,14 +101,6 @@ def _committed(
     kafka: Cluster, topics: Topics, program: str, counts: Mapping[str, int]
 ) -> Mapping[str, Mapping[int, int]]:
     """Returns the offsets that a program's consumer group has committed in one topic; raises UserError."""
-    group_id = topics.prefix + PROGRAMS[program][0]
     ((topic, count),) = counts.items()
-    asked = ConsumerGroupTopicPartitions(group_id, [TopicPartition(topic, number) for number in range(count)])
-    try:
-        client = Admin(kafka).client_for_group(group_id)
-        (future,) = client.list_consumer_group_offsets([asked], request_timeout=COORDINATOR_TIMEOUT_S).values()
-        places = client.result(future).topic_partitions
-    except KafkaException as error:
-        reason = error.args[0]
-        raise denial(reason) or UserError(f"Kafka does not say what {group_id} has committed: {reason.str()}") from None
-    return {topic: {each.partition: each.offset for each in places if each.error is None and each.offset >= 0}}
+    places = Admin(kafka).committed(topics.prefix + PROGRAMS[program][0], topic, range(count))
+    return {topic: {each.partition: each.offset for each in places if each.offset >= 0}}
