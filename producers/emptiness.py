@@ -1,7 +1,9 @@
 """Asks Kafka whether one more queue reader could find messages, for a queue reader that finds none."""
 
 from collections.abc import Collection, Iterable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
+from typing import TypeVar
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import OffsetSpec
@@ -26,6 +28,9 @@ _NO_ANSWER = (
     KafkaError.UNKNOWN_LEADER_EPOCH,
     KafkaError.FENCED_LEADER_EPOCH,
 )
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +107,7 @@ class EmptinessProbe:
         """Returns the current partitions. A consumer notices new ones only minutes later."""
         topics = TopicCollection([self._queue])
         futures = self._admin.client.describe_topics(topics, request_timeout=QUESTION_TIMEOUT_S)
-        return [partition.id for partition in futures[self._queue].result().partitions]
+        return [partition.id for partition in self._answer(futures[self._queue]).partitions]
 
     def _offsets(self, numbers: Iterable[int], spec: OffsetSpec) -> dict[int, int]:
         """Returns offsets for read_committed consumers: the last stable offsets for LATEST."""
@@ -111,7 +116,7 @@ class EmptinessProbe:
             isolation_level=IsolationLevel.READ_COMMITTED,
             request_timeout=QUESTION_TIMEOUT_S,
         )
-        return {partition.partition: future.result().offset for partition, future in futures.items()}
+        return {partition.partition: self._answer(future).offset for partition, future in futures.items()}
 
     def _group_positions(self, numbers: Collection[int]) -> dict[int, int | None]:
         """Returns the offset at which the consumer group would continue in each partition."""
@@ -123,4 +128,7 @@ class EmptinessProbe:
     def _members(self) -> int:
         client = self._admin.client_for_groups()  # the coordinator has just answered `_group_positions`
         futures = client.describe_consumer_groups([self._consumer_group], request_timeout=COORDINATOR_TIMEOUT_S)
-        return len(futures[self._consumer_group].result().members)
+        return len(client.result(futures[self._consumer_group]).members)
+
+    def _answer(self, future: "Future[T]") -> T:
+        return self._admin.client.result(future, lost_after_s=2 * QUESTION_TIMEOUT_S)

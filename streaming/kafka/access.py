@@ -5,6 +5,7 @@ begins with a request for its topics and its rights on them, and checks the repo
 """
 
 import re
+import time
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, TypeVar
@@ -52,6 +53,8 @@ _JAVA_ERRORS = {
 _JAVA_DENIAL = re.compile(rf"({'|'.join(_JAVA_ERRORS)}): (.*)")
 
 _POLL_INTERVAL_S = 0.1
+# The time-outs of all requests are shorter.
+_LOST_AFTER_S = 90.0
 # The broker before the reason for a failed connection, and the state of the connection after it.
 _LIBRDKAFKAS_DETAILS = re.compile(r"^\S+: | \(after \d+ms in state .*")
 
@@ -156,20 +159,28 @@ class WatchfulAdmin(AdminClient):
         """Returns why the last connection failed; None if none has failed."""
         return self._denials.no_connection
 
-    def result(self, future: "Future[T]") -> T:
+    def result(self, future: "Future[T]", lost_after_s: float = _LOST_AFTER_S) -> T:
         """Returns the answer to a request. The request's own time-out bounds the wait.
+
+        Args:
+            future: The answer.
+            lost_after_s: The time after which no answer will come. If Kafka stands still while a request begins,
+                librdkafka 2.16.1 may never end the request.
 
         Raises:
             AccessDeniedError: Kafka does not let this client in.
-            KafkaException: The answer is an error.
+            KafkaException: The answer is an error, or the request is lost.
         """
         wait = Wait(self._servers)
+        end_s = time.monotonic() + lost_after_s
         while True:
             try:
                 answer = future.result(_POLL_INTERVAL_S)
             except TimeoutError:
                 self.poll(0)
                 self._denials.check()
+                if time.monotonic() >= end_s:
+                    raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from None
                 wait.look(self.no_connection)
             else:
                 self._denials.no_connection = None

@@ -1,11 +1,11 @@
 """Asks Kafka for offsets of partitions. Partitions whose leader does not answer in time are left out."""
 
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 
 from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
+from streaming.kafka.access import AccessDeniedError
 from streaming.kafka.clients import Cluster
 
 # Topic and partition.
@@ -36,8 +36,13 @@ class AskedOffsets:
         )
         found = {}
         for place, future in asked.items():
-            with suppress(KafkaException):
-                found[place.topic, place.partition] = future.result().offset
+            try:
+                answer = self._client.result(future, lost_after_s=2 * timeout_s)
+            except (KafkaException, AccessDeniedError):
+                if not future.done():
+                    break  # the request is lost
+            else:
+                found[place.topic, place.partition] = answer.offset
         if len(found) < len(self._places):
             # librdkafka's ListOffsets keeps the leader's epoch. After a leader has changed, or was away, the broker
             # refuses that epoch (FENCED_LEADER_EPOCH) for the rest of the client's life. A new client has no old epoch.
