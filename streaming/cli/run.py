@@ -18,7 +18,7 @@ from streaming.core.numbers import plural
 from streaming.daemons.query.options import TakeOver
 from streaming.errors import UserError
 from streaming.kafka.admin import Admin
-from streaming.system import hints, logs, runs, stop_signals, toml_file
+from streaming.system import hints, logs, runs, start_progress, stop_signals, toml_file
 from streaming.system.logs import LogFormat
 from streaming.system.options import option
 from streaming.system.processes import THIS_COMMAND
@@ -153,7 +153,7 @@ def run(
     """
     from streaming.daemons.activator.config import Config
     from streaming.daemons.monitor.sole_monitor import MONITOR
-    from streaming.daemons.query import others_here, start_progress
+    from streaming.daemons.query import others_here
     from streaming.daemons.router.sole_router import ROUTER
 
     if file is None and stop_programs is not None:

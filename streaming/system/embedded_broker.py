@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NoReturn, Self
 
 from streaming.errors import UserError
-from streaming.system import stop_signals
+from streaming.system import start_progress, stop_signals
 from streaming.system.file_lock import try_lock
 from streaming.system.jars import broker_jars
 from streaming.system.java import find_java
@@ -172,6 +172,7 @@ class EmbeddedBroker:
         self._resources.close()
 
     def _start(self, resources: contextlib.ExitStack) -> None:
+        _free_ports(self._wanted_port)  # the looks at Java and at the jars may take long
         java, class_path = find_java(), ":".join(map(str, broker_jars()))
         folder = self._data_dir
         if folder is None:
@@ -204,16 +205,19 @@ class EmbeddedBroker:
 def run_broker_in_foreground(port: int = 0, data_dir: Path | None = None) -> int:
     """Runs a broker until SIGINT, SIGTERM or SIGHUP. Prints `broker ready HOST:PORT`, and returns the exit code.
 
-    On the standard error, it prints that Kafka starts, which takes some seconds. Without a data directory, it warns
-    that all records are lost at the end.
+    On the standard error, it prints that Kafka starts, and every few seconds that it still does. Without a data
+    directory, it warns that all records are lost at the end.
 
     Raises:
         UserError: The broker could not start, or it died.
     """
     numbers = (*STOP_SIGNALS, signal.SIGHUP)
-    sys.stderr.write("starting Kafka\n")
-    sys.stderr.flush()
-    with contextlib.suppress(Stopped), stop_signals.taken(numbers), EmbeddedBroker(port, data_dir) as broker:
+    with contextlib.suppress(Stopped), stop_signals.taken(numbers), contextlib.ExitStack() as stack:
+        with (
+            start_progress.in_files_too(),
+            start_progress.told("starting Kafka", "takes up to 10 s on an idle machine"),
+        ):
+            broker = stack.enter_context(EmbeddedBroker(port, data_dir))
         sys.stdout.write(f"broker ready {broker.bootstrap_servers}\n")
         sys.stdout.flush()
         if data_dir is None:
@@ -269,7 +273,7 @@ def _free_ports(wanted_port: int) -> tuple[int, int, int]:
         except OSError as error:
             raise UserError(
                 f"The broker cannot listen on {HOST}:{wanted_port}: {error.strerror}. "
-                "Stop the program that listens there, or choose another port (0 takes a free one)."
+                "End the program that listens there, or give the broker another port with --port (0 takes a free one)."
             ) from error
         return port, bind_free(controller), bind_free(relayed)
 

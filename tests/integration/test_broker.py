@@ -135,7 +135,7 @@ def test_a_taken_port_is_named(java_and_jars: None) -> None:  # noqa: ARG001
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(UserError, match=rf"cannot listen on 127\.0\.0\.1:{port}: .*choose another port"):
+        with pytest.raises(UserError, match=rf"cannot listen on 127\.0\.0\.1:{port}: .*another port with --port"):
             EmbeddedBroker(port).__enter__()
 
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from streaming.daemons.query import start_progress
+from streaming.system import start_progress
 from tests.support.waiting import wait_until
 from tests.unit.test_wrapped_messages import Terminal
 

@@ -24,9 +24,8 @@ from streaming.cli.routing.definition_faults import Fault
 from streaming.core.observer.pictures import GroupState
 from streaming.core.observer.question import Answer
 from streaming.core.observer.verdict import Verdict
-from streaming.daemons.query import start_progress
 from streaming.kafka.group_looks import GroupKind
-from streaming.system import embedded_broker, hints, logs
+from streaming.system import embedded_broker, hints, logs, start_progress
 from streaming.system.logs import LogFormat
 from streaming.system.processes import THIS_COMMAND, own_environment
 
@@ -204,7 +203,7 @@ def test_no_command_prints_a_line_past_this() -> None:
     calls = [
         f"{path.relative_to(root)}:{node.lineno}"
         for path in root.rglob("*.py")
-        if path.name not in {"lines.py", "main.py", "prepare.py"}
+        if path.name not in {"lines.py", "main.py"}
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call)
         if ("stderr" in ast.dump(node.func) and "say" not in ast.dump(node.func))

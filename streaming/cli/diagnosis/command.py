@@ -11,6 +11,7 @@ from streaming.cli.lines import say, watched
 from streaming.cli.options import InstanceOptions, Json, Place
 from streaming.cli.presence import say_age
 from streaming.cli.routing.routes import DefinitionsPath
+from streaming.system.start_progress import say_to_user
 
 if TYPE_CHECKING:
     from streaming.cli.routing import definition_faults
@@ -51,8 +52,6 @@ def diagnose(
 @contextmanager
 def _progress() -> Iterator[Callable[[str], None]]:
     """Yields a function that takes the name of the next object to look at. A terminal shows slow looks."""
-    from streaming.daemons.query.start_progress import say_to_user
-
     timers: list[Timer] = []
 
     def end() -> None:

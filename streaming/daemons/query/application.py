@@ -6,11 +6,10 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from streaming.daemons.query import start_progress
 from streaming.daemons.query.query_run import QueryRun, returns
 from streaming.daemons.query.sole_program import Kind
 from streaming.spark import session
-from streaming.system import hints, stop_signals
+from streaming.system import hints, start_progress, stop_signals
 from streaming.system.metrics_server import MetricsServer
 from streaming.system.stop_signals import STOP_SIGNALS, StopSignals
 

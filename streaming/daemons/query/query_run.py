@@ -12,7 +12,6 @@ from typing import Protocol
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from streaming.daemons.query import start_progress
 from streaming.daemons.query.sole_program import Kind, SoleProgram
 from streaming.daemons.query.ticker import Ticker
 from streaming.errors import UserError
@@ -22,7 +21,7 @@ from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
 from streaming.kafka.topic_watch import TopicWatch
 from streaming.spark import class_archive, query_failure, session
-from streaming.system import logs, stop_signals
+from streaming.system import logs, start_progress, stop_signals
 from streaming.system.stop_signals import StopSignals
 from streaming.system.threads import WatchedThread
 from streaming.wire.topics import Topics

@@ -1,6 +1,6 @@
-"""Says which step of a program's start goes on: on a terminal, and under `run` in a file or a pipe too.
+"""Says which step of a program's start goes on: on a terminal, and of some commands in a file or a pipe too.
 
-The log of a healthy program that was not started by `run` has no such lines.
+The log of a healthy program that was started alone has no such lines.
 """
 
 import sys
