@@ -6,7 +6,6 @@ memory, and 190 MB in the cache. Each monitor maps the archive. Without an archi
 """
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import re
@@ -14,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from streaming.errors import UserError
+from streaming.system.file_lock import try_lock
 from streaming.system.jars import cache_dir
 from streaming.system.processes import ChildProcess
 
@@ -84,8 +84,6 @@ def make(java: Path, class_list: Path, archive: Path, log_file: Path) -> None:
             archives = sorted(cache_dir().glob("classes-*.jsa"), key=lambda path: path.stat().st_mtime)
             for old in archives[:-_ARCHIVES_KEPT]:
                 old.unlink()
-    except BlockingIOError:
-        raise UserError("Another process is making the archive of Java's classes. Wait until it has ended.") from None
     except OSError as error:
         raise UserError(f"The archive of Java's classes cannot be written: {error}") from None
 
@@ -109,11 +107,12 @@ def _exclusive() -> Iterator[Path]:
     """Gives one process at a time the file in which an archive is made. A killed process may have left the file behind.
 
     Raises:
-        BlockingIOError: Another process has the file.
+        UserError: Another process has the file.
         OSError: The cache cannot be written.
     """
     with (cache_dir() / "classes.lock").open("wb") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not try_lock(lock):
+            raise UserError("Another process is making the archive of Java's classes. Wait until it has ended.")
         yield cache_dir() / "classes.part"
 
 
