@@ -11,6 +11,7 @@ from confluent_kafka.admin import AclOperation, ConfigResource, NewTopic, Offset
 
 from streaming.errors import UserError
 from streaming.kafka.access import Rights, WatchfulAdmin, check_group, denial, partitions_of
+from streaming.kafka.bootstrap_servers import listening
 from streaming.kafka.clients import Cluster
 from streaming.kafka.errors import NO_LEADER, NOBODY_ANSWERS
 from streaming.kafka.group_coordinator import COORDINATOR_TIMEOUT_S, committed, wait_for_coordinator
@@ -354,6 +355,12 @@ class Admin:
         secured = " If Kafka is secured, set --kafka-config (see docs/security.md)." if is_plain else ""
         reason = self.client.no_connection or error.args[0].str()
         broker = hints.broker(self.servers)
+        if error.args[0].code() in NOBODY_ANSWERS and (server := listening(self.servers)) is not None:
+            protocol = secured or " Check also security.protocol in the file of --kafka-config."
+            return UserError(
+                f"{server} accepts connections, but does not answer as Kafka does ({reason}). Check "
+                f"--bootstrap-servers: another program may listen there, or Kafka hangs or is too busy.{protocol}"
+            )
         starts = "" if broker is None else f" `{broker}` starts one on this machine."
         return UserError(
             f"Kafka cannot be reached at {self.servers} ({reason}). Check "

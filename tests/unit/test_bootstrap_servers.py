@@ -1,11 +1,12 @@
 """The forms of bootstrap servers that Kafka's clients take."""
 
+import socket
 from pathlib import Path
 
 import pytest
 
 from streaming.cli.routing.explained_routes import instance_of, read_json
-from streaming.kafka.bootstrap_servers import own_addresses
+from streaming.kafka.bootstrap_servers import listening, own_addresses
 from streaming.wire.service_definitions import cases_decoder
 
 
@@ -27,6 +28,18 @@ def test_each_form_that_the_client_takes_gives_a_valid_address(servers: str, add
     found = own_addresses(servers, prefix)
     assert found == [f"{address}{suffix}" for address in addresses]
     assert len(instance_of(found, False).addresses) == len(addresses), "an option that nobody gave has no error"
+
+
+@pytest.mark.parametrize("form", ["127.0.0.1:{port}", "127.0.0.1:1,PLAINTEXT://localhost:{port}"])
+def test_a_server_that_accepts_connections_is_found(form: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert listening(form.format(port=port)) == form.format(port=port).split("/")[-1]
+    assert listening(form.format(port=port)) is None
+
+
+def test_an_address_that_is_invalid_is_not_asked() -> None:
+    assert listening("kafka:port,[::1,") is None
 
 
 def test_a_json_file_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:

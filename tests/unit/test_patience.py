@@ -3,6 +3,8 @@
 import logging
 import re
 import socket
+import socketserver
+import threading
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -54,6 +56,47 @@ def test_a_client_says_once_and_early_that_it_waits_and_in_the_end_why_it_found_
     (line,) = said(caplog)
     assert re.search(rf"^Kafka at {closed} has not answered for \d+ s \(.*failed: Connection refused\)\. ", line)
     assert re.search(r"\. Trying for up to \d+ s more$", line)
+
+
+@pytest.fixture
+def web_server() -> Iterator[str]:
+    """Yields a server that answers each connection as no Kafka does."""
+
+    class Refusal(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.recv(1024)
+            self.request.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Refusal) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("properties", "protocol"),
+    [
+        ({}, "If Kafka is secured, set --kafka-config (see docs/security.md)."),
+        ({"security.protocol": "plaintext"}, "Check also security.protocol in the file of --kafka-config."),
+    ],
+)
+@pytest.mark.parametrize("kind", ["silent", "web_server"])
+def test_where_something_else_listens_no_broker_is_to_be_started(
+    kind: str, properties: dict[str, str], protocol: str, request: pytest.FixtureRequest
+) -> None:
+    server = request.getfixturevalue(kind)
+    with pytest.raises(UserError) as error:
+        Admin(Cluster(server, properties)).topic_ids(["t"], timeout_s=0.7)
+    assert re.fullmatch(
+        rf"{server} accepts connections, but does not answer as Kafka does \(.+\)\. Check --bootstrap-servers: another "
+        rf"program may listen there, or Kafka hangs or is too busy\. {re.escape(protocol)}",
+        str(error.value),
+    )
+
+
+def test_where_nothing_listens_a_broker_may_be_started(closed: str) -> None:
+    with pytest.raises(UserError, match=rf"`queue-activation broker --port {closed[10:]} .*` starts one on this"):
+        Admin(Cluster(closed)).topic_ids(["t"], timeout_s=0.7)
 
 
 def test_all_clients_of_a_command_say_it_once(caplog: pytest.LogCaptureFixture, silent: str) -> None:
