@@ -37,14 +37,15 @@ class Told:
         is_running: Whether the activator runs; None: this user may not look.
         at_ms: When it wrote the row.
         start: The advice that starts the activator, if it does not run.
-        is_starting: Whether a `run` is about to start the activator, so that its absence is not a fault.
+        is_excused: Whether its absence is not a fault of the queue: a `run` is about to start the activator, or another
+            sentence tells the absence.
     """
 
     row: ActivatorRow
     is_running: bool | None
     at_ms: int
     start: str = ""
-    is_starting: bool = False
+    is_excused: bool = False
 
     def why(self) -> list[str]:
         """Returns the reasons why the activator starts no program; an empty list if it may start one."""
@@ -58,7 +59,7 @@ class Told:
         Leaves out faults from before the activator ended.
         """
         if self.is_running is False:
-            return [] if self.is_starting else self._absence()
+            return [] if self.is_excused else self._absence()
         return words.troubles(self.row, _now())
 
     def past(self) -> list[str]:
@@ -205,11 +206,20 @@ def entry_here(queue: str, file: str | None) -> str:
     return f"the entry {entry.queue} of {file} {'matches it' if refusal is None else f'starts nothing: {refusal}'}"
 
 
-def about_to_start(told: Mapping[str, Sequence[Told]]) -> dict[str, list[Told]]:
-    """Returns the rows again, with each activator that does not run marked as one that a `run` is about to start."""
-    return {
-        queue: [replace(each, is_starting=each.is_running is False) for each in rows] for queue, rows in told.items()
-    }
+def excused(told: Mapping[str, Sequence[Told]], groups: Collection[str] | None = None) -> dict[str, list[Told]]:
+    """Returns the rows again, with the activators whose absence is not a fault of the queue marked.
+
+    Args:
+        told: Queue -> the rows about the queue.
+        groups: The consumer groups of activators whose absence another sentence tells: an activator without an entry
+            for the queue would not help. None: a `run` is about to start them all.
+    """
+
+    def is_excused(each: Told) -> bool:
+        is_told = groups is None or (each.row.group_id in groups and not words.lacking(each.row))
+        return each.is_running is False and is_told
+
+    return {queue: [replace(each, is_excused=is_excused(each)) for each in rows] for queue, rows in told.items()}
 
 
 def with_starts(kafka: Cluster, topics: Topics, told: Mapping[str, Sequence[Told]]) -> dict[str, list[Told]]:
@@ -307,7 +317,7 @@ def problems(
                     found.setdefault(line, []).append(row["queue"])
     lines = [f"{queue_names(queues)}: {wrong}" for wrong, queues in found.items()]
     alone = [row["queue"] for row in waiting if has_nobody(row, told)]
-    missing = absence(kafka, topics) if alone else None
+    missing = absence(kafka, topics, file_of(topics, told)) if alone else None
     return lines if missing is None else [*lines, f"{queue_names(alone)}: {no_reader(missing)}"]
 
 
@@ -341,8 +351,8 @@ def absence(kafka: Cluster, topics: Topics, file: str | None = None) -> str | No
     return with_advice(f"none is in the consumer group {group_id}", how_to_start(kafka, topics, "activator", file))
 
 
-def down(kafka: Cluster, topics: Topics, told: Mapping[str, Sequence[Told]], known: Collection[str]) -> list[str]:
-    """Returns a sentence for each consumer group of activators in which no activator runs, although it has entries.
+def down(kafka: Cluster, topics: Topics, told: Mapping[str, Sequence[Told]], known: Collection[str]) -> dict[str, str]:
+    """Returns consumer group of activators -> the sentence that none runs in the group, although it has entries.
 
     Args:
         kafka: The Kafka cluster.
@@ -355,16 +365,18 @@ def down(kafka: Cluster, topics: Topics, told: Mapping[str, Sequence[Told]], kno
         for each in rows:
             if each.row.entry is not None and (queue in known or each.row.group is not None):
                 of_group.setdefault(each.row.group_id, []).append(each)
-    sentences = []
+    sentences = {}
     for group_id, rows in sorted(of_group.items()):
         if all(each.is_running is False for each in rows):
             queues = queue_names(sorted({each.row.queue for each in rows}))
             nobody = f"none is in the consumer group {group_id}, so no program is started for notifications of {queues}"
-            sentences.append(with_advice(nobody, _how_to_start(kafka, topics, rows[0].row)))
+            sentences[group_id] = with_advice(nobody, _how_to_start(kafka, topics, rows[0].row))
     run = runs.last(kafka.bootstrap_servers, topics.prefix)
     was_killed = run is not None and run.was_killed and "activator" in run.programs
-    if was_killed and topics.prefix + DEFAULT_GROUP_ID not in of_group:  # before it knew of a queue
-        sentences += [missing] if (missing := absence(kafka, topics)) is not None else []
+    default = topics.prefix + DEFAULT_GROUP_ID
+    missing = absence(kafka, topics) if was_killed and default not in of_group else None
+    if missing is not None:  # it was killed before it knew of a queue
+        sentences[default] = missing
     return sentences
 
 

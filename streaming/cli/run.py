@@ -24,7 +24,7 @@ from streaming.system.options import option
 from streaming.system.processes import THIS_COMMAND
 from streaming.system.runs import Run
 from streaming.system.stop_signals import StopSignals
-from streaming.system.together import Part, Program, Together
+from streaming.system.together import OnReady, Part, Program, Together
 
 if TYPE_CHECKING:
     from streaming.daemons.query.query_run import QueryRun
@@ -216,7 +216,7 @@ def _absolute(file: Path | None) -> str | None:
     return None if file is None else str(Path(file).absolute())
 
 
-def _run_together(context: typer.Context, wanted: Sequence[Program | _Query], on_ready: Callable[[], None]) -> int:
+def _run_together(context: typer.Context, wanted: Sequence[Program | _Query], on_ready: OnReady) -> int:
     """Runs the programs until a stop signal arrives or one of them ends; returns the exit code."""
     from streaming.daemons.query.application import prepared
 

@@ -109,8 +109,9 @@ def how_to_start(
     others = [each for each in _together_with(program) if run is None or not run.was_killed or each in _OF_PROCESS]
     asked = [started(partial(may_run, kafka, topics, other)) for other in others]
     is_alone = not _together_with(program) or any(each.result() for each in asked)
-    if run is not None and file in (None, run.file):  # otherwise it was for another file
-        file = run.shown_file()
+    is_of_file = run is not None and file in (None, run.file)  # otherwise it was for another file
+    if run is not None and (is_of_file or (has_services and run.file is None)):
+        file = run.shown_file() if is_of_file else file
         if not is_alone:
             is_of_services = has_services or program not in _OF_FILE
             return _again(run, needs_file=program not in _OF_SERVICES, needs_services=is_of_services)
@@ -160,7 +161,7 @@ def may_run(kafka: Cluster, topics: Topics, program: str) -> bool:
 def starting(kafka: Cluster, topics: Topics, program: str) -> str:
     """Returns the sentence, without its period, that a `run` is about to start a program; empty if no `run` is."""
     run = runs.last(kafka.bootstrap_servers, topics.prefix)
-    return run.doing() if run is not None and run.is_starting and program in run.programs else ""
+    return run.doing() if run is not None and program in run.unready else ""
 
 
 def a_program(program: str) -> str:

@@ -6,7 +6,7 @@ The notes are files in the cache of this user. On another machine, and without a
 import hashlib
 import os
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
@@ -51,6 +51,7 @@ class Run(Struct, frozen=True, kw_only=True):
         place: The options that say where its Kafka is.
         state_directory: The full name of the activator's state directory.
         state: Its state.
+        ready: The names of its programs that are ready.
     """
 
     process: Identity
@@ -66,6 +67,7 @@ class Run(Struct, frozen=True, kw_only=True):
     place: list[str] = []
     state_directory: str
     state: State = State.STARTING
+    ready: list[str] = []
 
     @property
     def is_running(self) -> bool:
@@ -86,6 +88,11 @@ class Run(Struct, frozen=True, kw_only=True):
     def is_starting(self) -> bool:
         """Returns whether the `run` is still starting its programs."""
         return self.state is State.STARTING and self.is_running
+
+    @property
+    def unready(self) -> list[str]:
+        """Returns the names of the programs that the `run` is still starting."""
+        return [each for each in self.programs if each not in self.ready] if self.is_starting else []
 
     def is_process_of(self, client_id: str) -> bool:
         """Returns whether a member of a consumer group with this `client_id` is in the process of the `run`."""
@@ -149,11 +156,19 @@ def namespace() -> str:
 
 
 @contextmanager
-def noted(note: Run) -> Iterator[Callable[[], None]]:
-    """Writes a note, and after the block the end of the `run`. Yields a function to call when programs are ready."""
+def noted(note: Run) -> Iterator[Callable[[Collection[str]], None]]:
+    """Writes a note, and after the block the end of the `run`.
+
+    Yields a function to call when a program is ready, with the names of the programs that are not ready.
+    """
     _write(note)
+
+    def is_ready(unready: Collection[str]) -> None:
+        ready = [each for each in note.programs if each not in unready]
+        _write(msgspec.structs.replace(note, ready=ready, state=State.STARTING if unready else State.READY))
+
     try:
-        yield lambda: _write(msgspec.structs.replace(note, state=State.READY))
+        yield is_ready
     finally:
         last_one = last(note.servers, note.prefix)
         if last_one is not None and last_one.process == note.process:  # no other `run` has taken over

@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import wait
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -27,6 +27,9 @@ _HURRIED_TIMEOUT_S = 10.0
 _SLOW_STOP_S = 5.0
 # The output of a program may stay open in a process that it has started.
 _OUTPUT_TIMEOUT_S = 1.0
+
+# Called when a program is ready, with the names of the programs that are not.
+OnReady = Callable[[Collection[str]], None]
 
 
 @dataclass(frozen=True)
@@ -95,7 +98,7 @@ class Together:
         programs: Sequence[Program | Part],
         environment: Mapping[str, str],
         ready: str,
-        on_ready: Callable[[], None] = lambda: None,
+        on_ready: OnReady = lambda _unready: None,
     ) -> None:
         """Prepares the programs.
 
@@ -103,15 +106,16 @@ class Together:
             programs: The programs, in the order in which they are stopped.
             environment: Their environment.
             ready: The line to print when all of them are ready.
-            on_ready: Called before that line.
+            on_ready: Called when a program is ready. The last call comes before that line.
         """
         self._programs = programs
         self._environment = environment
         self._ready = ready
         self._on_ready = on_ready
         self._width = max(len(program.name) for program in programs)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._unready = {program.name for program in programs}
+        self._said_stopped: set[str] = set()
 
     def run(self, signals: StopSignals) -> int:
         """Runs the programs until a stop signal arrives or one of them ends; returns the exit code.
@@ -169,14 +173,15 @@ class Together:
 
     def _take_line(self, program: Program | Part, text: str) -> None:
         """Prints a line of a program."""
-        self._say(program.name, text)
-        if text == program.ready:
-            with self._lock:
-                is_last = self._unready == {program.name}
-                self._unready.discard(program.name)
-            if is_last:
-                self._on_ready()
-                self._write(self._ready)
+        with self._lock:
+            self._say(program.name, text)
+            if text == f"{program.name} stopped":
+                self._said_stopped.add(program.name)
+            if text == program.ready and program.name in self._unready:
+                self._unready.remove(program.name)
+                self._on_ready(self._unready)
+                if not self._unready:
+                    self._write(self._ready)
 
     def _say(self, name: str, text: str) -> None:
         head = f"{name:<{self._width}} | "
@@ -200,16 +205,19 @@ class Together:
                 deadline_s = min(deadline_s, time.monotonic() + _HURRIED_TIMEOUT_S)
             if time.monotonic() >= begin_s + _SLOW_STOP_S and not is_told:
                 is_told = True
-                self._say(name, _why_slow(deadline_s - time.monotonic(), is_hurried))
+                self._say_why_slow(name, deadline_s - time.monotonic(), is_hurried)
             time.sleep(_POLL_INTERVAL_S)
         # Kills a program that does not end.
         return child.stop(0.0) if code is None else code
 
-
-def _why_slow(left_s: float, is_hurried: bool) -> str:
-    """Returns the line about a program that is still not stopped."""
-    shortens = "" if is_hurried else f". Ctrl-C shortens that to {_HURRIED_TIMEOUT_S:.0f} s"
-    return f"still stopping, which takes some 10 s if Kafka does not answer. It may take {left_s:.0f} s more{shortens}"
+    def _say_why_slow(self, name: str, left_s: float, is_hurried: bool) -> None:
+        """Prints the line about a program that has not ended, although it may have said that it is stopped."""
+        shortens = "" if is_hurried else f". Ctrl-C shortens that to {_HURRIED_TIMEOUT_S:.0f} s"
+        with self._lock:
+            is_stopped = name in self._said_stopped
+            busy = "its process has not ended yet, which takes some seconds on a busy machine"
+            why = busy if is_stopped else "still stopping, which takes some 10 s if Kafka does not answer"
+            self._say(name, f"{why}. It may take {left_s:.0f} s more{shortens}")
 
 
 def _shell_code(code: int) -> int:

@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Message
 from typer.testing import CliRunner
 
-from streaming.cli import clients, presence, tables
+from streaming.cli import activators, clients, presence, tables
 from streaming.cli.diagnosis.running_faults import RunningInstance
 from streaming.cli.main import app
 from streaming.cli.present import Present
@@ -84,6 +84,7 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> Kafka:
     monkeypatch.setattr(Admin, "newest_ms", found.find_newest)
     monkeypatch.setattr(Admin, "committed_text", found.find_committed)
     monkeypatch.setattr(presence, "TopicFollower", found.follow)
+    monkeypatch.setattr(activators, "read", lambda *_: {})
     monkeypatch.setattr(time, "time_ns", lambda: NOW_MS * 1_000_000)
     return found
 

@@ -21,6 +21,7 @@ from streaming.cli.group_facts import GroupFacts
 from streaming.cli.queue_facts import QueueFacts
 from streaming.cli.queue_show import explanation
 from streaming.cli.routing.definition_faults import Fault
+from streaming.core.routing.definitions import Definitions
 from streaming.core.times import iso_time
 from streaming.kafka.access import RightMissingError
 from streaming.kafka.admin import Admin, GroupMember
@@ -30,6 +31,7 @@ from streaming.system.ages import instant_utc
 from streaming.wire.activator_rows import ActivatorRow, ExitRow, ProgramRow
 from streaming.wire.topics import Topics
 
+KAFKA, TOPICS = Cluster("localhost:1"), Topics("p-")
 FOREVER = "9999-01-01T00:10:00.000Z"
 NOBODY = "none is in the consumer group queue-activation-activator. Start one: ..."
 ENTRY = ActivatorRow("orders", "a", "group", "host-1", "/etc/a.toml", entry="ord*", max=1, log_file="/srv/a.log")
@@ -155,7 +157,7 @@ class TestHosts:
         monkeypatch.setattr(tables, "read_monitors", lambda *_: [*rows])
         monkeypatch.setattr(activators, "read", lambda *_: {})
         monkeypatch.setattr(presence, "stopping_hosts", lambda *_: frozenset(stopping.split()))
-        return [*queue_faults.find(Cluster("localhost:1"), Topics("p-"))]
+        return [*queue_faults.find(KAFKA, TOPICS, activators.read(KAFKA, TOPICS))]
 
     def test_that_none_runs_is_told_once_with_the_command_that_starts_one(
         self, monkeypatch: pytest.MonkeyPatch
@@ -219,6 +221,13 @@ class TestObservers:
             "`queue-activation run FILE`, or an observer alone: `queue-activation observe --config FILE`"
         )
 
+    def test_it_is_started_with_the_file_of_the_activator(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        told = by(group_id="p-queue-activation-activator")
+        [fault] = self.find(monkeypatch, 0, row("group", "INACTIVE", 0, members=0), told=told)
+        assert fault.problem.endswith(
+            "`queue-activation run /etc/a.toml`, or an observer alone: `queue-activation observe --config /etc/a.toml`"
+        )
+
     def test_nobody_needs_one_if_all_readers_report(self, monkeypatch: pytest.MonkeyPatch) -> None:
         assert self.find(monkeypatch, 0, row(), row("b", members=None)) == []
 
@@ -242,6 +251,14 @@ class TestObservers:
         assert (stuck.kind, stuck.where) == ("program stuck", "observer")
         assert "queue orders" in stuck.problem
         assert "old" not in stuck.problem
+
+    def test_that_no_entry_names_it_is_told_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        told = {"old": [Told(msgspec.structs.replace(NO_ENTRY, queue="old"), True, 0)]}
+        monkeypatch.setattr(Admin, "members", lambda *_: [GroupMember(None, "observer", "host-1", 1)])
+        monkeypatch.setattr(tables, "read_monitors", lambda *_: [row("old", **self.SILENT)])
+        [lost] = queue_faults.find(KAFKA, TOPICS, told)
+        assert (lost.kind, lost.where) == ("no reader", "queue old")
+        assert "`queue-activation queue drop old`" in lost.problem
 
     def test_messages_that_came_after_the_entry_was_removed_are_found_in_kafka(
         self, monkeypatch: pytest.MonkeyPatch
@@ -295,7 +312,7 @@ class TestUnseenGroups:
         monkeypatch.setattr(activators, "read", lambda *_: told)
         monkeypatch.setattr(group_facts, "find", lambda *_: group)
         monkeypatch.setattr(Admin, "find_topics", lambda *_: {"parcels": 1})
-        return [*queue_faults.find(Cluster("localhost:1"), Topics("p-"))]
+        return [*queue_faults.find(KAFKA, TOPICS, activators.read(KAFKA, TOPICS))]
 
     @pytest.mark.parametrize("rows", [[], [row("readers", "INACTIVE", 0, members=0)]])
     def test_it_is_told_with_what_to_do(self, monkeypatch: pytest.MonkeyPatch, rows: list[dict[str, Any]]) -> None:
@@ -337,7 +354,7 @@ class TestTopicsOfEntries:
 
     def find(self, monkeypatch: pytest.MonkeyPatch, existing: Any, *, is_running: bool = True) -> list[Fault]:
         self.stage(monkeypatch, existing, is_running=is_running)
-        return [*queue_faults.find(Cluster("localhost:1"), Topics("p-"))]
+        return [*queue_faults.find(KAFKA, TOPICS, activators.read(KAFKA, TOPICS))]
 
     def test_one_that_does_not_exist_is_named_with_its_file(self, monkeypatch: pytest.MonkeyPatch) -> None:
         [fault] = self.find(monkeypatch, ["parcels"])
@@ -396,7 +413,7 @@ class TestActivators:
         monkeypatch.setattr(activators, "read", lambda *_: told)
         hints.begin("diagnose", None)
         try:
-            return [*queue_faults.find(Cluster("localhost:1"), Topics("p-"))]
+            return [*queue_faults.find(KAFKA, TOPICS, activators.read(KAFKA, TOPICS))]
         finally:
             hints.forget()
 
@@ -405,14 +422,28 @@ class TestActivators:
     ) -> None:
         entry = msgspec.structs.replace(ENTRY, group_id="p-queue-activation-activator")
         told = {name: [Told(msgspec.structs.replace(entry, queue=name), False, 0)] for name in ("orders", "payments")}
-        down, waiting = self.find(monkeypatch, told, self.IDLE, row("payments"))
+        [down] = self.find(monkeypatch, told, self.IDLE, row("payments"))
         assert (down.kind, down.where) == ("program down", "activator")
         assert down.problem.startswith(
             "none is in the consumer group p-queue-activation-activator, so no program is started for notifications of "
             "2 queues: orders, payments. Start all that the activator's FILE needs: `queue-activation run /etc/a.toml`"
         )
-        assert (waiting.kind, waiting.where) == ("no reader", "queue payments")
-        assert "Start" not in waiting.problem
+
+    def test_what_else_keeps_a_queue_without_a_reader_is_told_beside_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        refused = msgspec.structs.replace(ENTRY, queue="payments", refusal="bad name")
+        told = by(is_running=False) | {"payments": [Told(refused, False, 0)]}
+        down, waiting = self.find(monkeypatch, told, self.IDLE, row("payments"))
+        assert (down.kind, waiting.kind, waiting.where) == ("program down", "no reader", "queue payments")
+        assert "started nothing: bad name" in waiting.problem
+
+    def test_one_for_a_queue_without_a_row_is_started_with_the_file_of_the_others(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        told = by(NO_ENTRY, is_running=False, group_id="p-queue-activation-activator")
+        [fault] = self.find(monkeypatch, told, row("payments"))
+        assert (fault.kind, fault.where) == ("no reader", "queue payments")
+        assert "`queue-activation run /etc/a.toml`" in fault.problem
+        assert "FILE`" not in fault.problem
 
     def test_one_of_a_group_of_its_own_is_named_with_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
         [down] = self.find(monkeypatch, by(is_running=False), self.IDLE)
@@ -465,9 +496,19 @@ def test_no_activator_is_missed_only_if_kafka_says_so(monkeypatch: pytest.Monkey
         assert absence(Cluster("localhost:1"), Topics()) is None
 
 
+def test_a_monitor_that_does_not_run_is_started_with_the_file_of_the_activator(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = by(group_id="p-queue-activation-activator")
+    monkeypatch.setattr(activators, "read", lambda *_: told)
+    monkeypatch.setattr(Admin, "members", lambda *_: [])
+    [down] = RunningInstance(KAFKA, TOPICS, pytest.fail, 0).programs(Definitions())
+    assert (down.kind, down.where) == ("program down", "monitor")
+    assert "`queue-activation run /etc/a.toml`" in down.problem
+
+
 def test_diagnose_looks_at_queues_and_passes_over_what_it_may_not_see(monkeypatch: pytest.MonkeyPatch) -> None:
     warned: list[str] = []
     running = RunningInstance(Cluster("localhost:1"), Topics(), warned.append, 0)
+    monkeypatch.setattr(activators, "read", lambda *_: {})
     for check in ("_held_messages", "_dead_letters"):
         monkeypatch.setattr(RunningInstance, check, lambda *_: [])
     fault = Fault("no reader", "queue orders", "problem")

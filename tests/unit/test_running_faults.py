@@ -95,8 +95,8 @@ def nothing(_warn: Callable[[str], None]) -> None:
     pass
 
 
-def denied(warn: Callable[[str], None]) -> None:
-    warn("not looked at: monitor, observer, activator. `run` (process 1) is starting")
+def starts(warn: Callable[[str], None]) -> None:
+    warn("not up yet: monitor, observer, activator. `run` (process 1) is starting")
 
 
 def unknown(_warn: Callable[[str], None]) -> None:
@@ -107,8 +107,8 @@ def unknown(_warn: Callable[[str], None]) -> None:
     ("look", "said", "warned"),
     [
         (nothing, "no faults found", ""),
-        (denied, "no faults found, but not all could be looked at", "warning: not looked at: monitor, observer, act"),
-        (unknown, "no faults found, but not all could be looked at", "whether a host runs is unknown: no right."),
+        (starts, "no faults found in what could be looked at", "warning: not up yet: monitor, observer, activator."),
+        (unknown, "no faults found in what could be looked at", "whether a host runs is unknown: no right."),
     ],
 )
 def test_all_is_well_only_if_all_was_looked_at(

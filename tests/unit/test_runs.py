@@ -98,8 +98,11 @@ class TestNotes:
         assert runs.last(KAFKA.bootstrap_servers, TOPICS.prefix) is None
         with runs.noted(note()) as ready:
             assert last().is_starting
-            ready()
-            assert (last().is_running, last().is_starting) == (True, False)
+            assert last().unready == OF_SERVICES
+            ready(["transport", "router"])
+            assert (last().is_starting, last().unready) == (True, ["router", "transport"])
+            ready([])
+            assert (last().is_running, last().is_starting, last().unready) == (True, False, [])
         assert (last().state, last().was_killed) == (State.ENDED, False)
         assert runs.last("kafka-2:9092", TOPICS.prefix) is None
         assert runs.last(KAFKA.bootstrap_servers, "q-") is None
@@ -141,7 +144,7 @@ class TestNotes:
         for folder in (refuse, lambda: occupied):
             monkeypatch.setattr(runs, "folder", folder)
             with runs.noted(note()) as ready:
-                ready()
+                ready([])
                 assert runs.last(KAFKA.bootstrap_servers, TOPICS.prefix) is None
                 assert runs.last_with_state(tmp_path) is None
 
@@ -176,7 +179,7 @@ class TestHowToStart:
             for members["p-queue-activation-monitor"] in ([], [member(os.getpid())]):
                 assert self.said(program) == f"`run` (process {os.getpid()}) is starting"
             assert self.said("router") == "Start one: `queue-activation router`", "it starts no router"
-            ready()
+            ready([])
             assert self.said(program).startswith(f"`run` (process {os.getpid()}) runs, and has started one")
 
     @pytest.mark.usefixtures("members")
@@ -344,8 +347,9 @@ class TestViews:
             assert (present.monitor, present.gone) == (False, "The monitor is just starting")
             introduced(age_ms)
             assert capsys.readouterr().err == ""
-            ready()
-            assert introduced(5_000).monitor
+            for others in (["observer", "activator"], []):
+                ready(others)
+                assert introduced(5_000).monitor, "the monitor itself is ready"
 
     @pytest.mark.parametrize("is_member", [True, False])
     @pytest.mark.usefixtures("introduced")
@@ -379,6 +383,7 @@ class TestDiagnose:
     def no_sign(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(Admin, "committed_text", lambda *_: None)
         monkeypatch.setattr(Admin, "newest_ms", lambda *_: None)
+        monkeypatch.setattr(activators, "read", lambda *_: {})
 
     @pytest.mark.parametrize("is_member", [True, False])
     def test_the_programs_of_one_that_starts_have_no_fault(
@@ -391,8 +396,8 @@ class TestDiagnose:
         definitions = scene(service("A", "Orders"))
         with runs.noted(note()) as ready:
             assert [*running.programs(definitions)] == []
-            assert warned == [f"not looked at: monitor, router, transport. `run` (process {os.getpid()}) is starting"]
-            ready()
+            assert warned == [f"not up yet: monitor, router, transport. `run` (process {os.getpid()}) is starting"]
+            ready([])
             members.clear()
             assert [fault.kind for fault in running.programs(definitions)] == ["program down"] * 3
 
@@ -403,7 +408,7 @@ class TestDiagnose:
         with runs.noted(note(file)):
             found = [fault.where for fault in running.programs(scene(service("A", "Orders")))]
         assert found == ["router", "transport"]
-        assert warned == [f"not looked at: monitor, observer, activator. `run` (process {os.getpid()}) is starting"]
+        assert warned == [f"not up yet: monitor, observer, activator. `run` (process {os.getpid()}) is starting"]
 
     @pytest.mark.usefixtures("members", "command")
     def test_an_activator_that_was_killed_before_it_knew_of_a_queue_is_missed(
@@ -412,11 +417,11 @@ class TestDiagnose:
         monkeypatch.setattr(tables, "read_monitors", lambda *_: [])
         monkeypatch.setattr(activators, "read", lambda *_: {})
         leave(note(file, dead, state=State.READY))
-        [fault] = queue_faults.find(KAFKA, TOPICS)
+        [fault] = queue_faults.find(KAFKA, TOPICS, activators.read(KAFKA, TOPICS))
         assert (fault.kind, fault.where) == ("program down", "activator")
         for run in (note(file), note(file, dead, state=State.ENDED), note(process=dead)):
             leave(run)
-            assert [*queue_faults.find(KAFKA, TOPICS)] == []
+            assert [*queue_faults.find(KAFKA, TOPICS, activators.read(KAFKA, TOPICS))] == []
 
     @pytest.mark.usefixtures("members")
     def test_activator_and_observer_of_one_that_starts_have_no_fault(
@@ -430,12 +435,12 @@ class TestDiagnose:
         )
         monkeypatch.setattr(activators, "read", lambda *_: {"orders": [Told(entry, False, 0)]})
         with runs.noted(note(file)) as ready:
-            assert [*queue_faults.find(KAFKA, TOPICS)] == []
+            assert [*queue_faults.find(KAFKA, TOPICS, activators.read(KAFKA, TOPICS))] == []
             failed = msgspec.structs.replace(entry, exits_without_receive=3)
             monkeypatch.setattr(activators, "read", lambda *_: {"orders": [Told(failed, False, 0)]})
-            [past] = queue_faults.find(KAFKA, TOPICS)
+            [past] = queue_faults.find(KAFKA, TOPICS, activators.read(KAFKA, TOPICS))
             assert past.problem.startswith("when it last wrote, "), "what was known before stays known"
             monkeypatch.setattr(activators, "read", lambda *_: {"orders": [Told(entry, False, 0)]})
-            ready()
-            found = [fault.where for fault in queue_faults.find(KAFKA, TOPICS)]
-        assert found == ["activator", "queue orders", "observer"]
+            ready([])
+            found = [fault.where for fault in queue_faults.find(KAFKA, TOPICS, activators.read(KAFKA, TOPICS))]
+        assert found == ["activator", "observer"], "the queue waits only because the activator does not run"

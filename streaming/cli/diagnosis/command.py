@@ -76,7 +76,7 @@ def _warn(line: str) -> None:
 
 def _end(is_faulty: bool, as_json: bool, *, is_all: bool = True) -> NoReturn:
     if not is_faulty and not as_json:
-        say(f"no faults found{'' if is_all else ', but not all could be looked at'}")
+        say(f"no faults found{'' if is_all else ' in what could be looked at'}")
     raise typer.Exit(1 if is_faulty else 0)
 
 

@@ -1,7 +1,7 @@
 """Finds faults of queues: no activator or observer, readers that crash, or a queue OFF with unread messages."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from streaming.cli import activators, group_entries, group_facts, presence, queue_show, tables, task_failures
@@ -31,8 +31,13 @@ _MAX_GROUPS = 100
 _MAX_REMOVED = 10
 
 
-def find(kafka: Cluster, topics: Topics) -> Iterator[Fault]:
+def find(kafka: Cluster, topics: Topics, told: dict[str, list[Told]]) -> Iterator[Fault]:
     """Yields the faults of the queues that the monitor knows.
+
+    Args:
+        kafka: The cluster.
+        topics: The topics.
+        told: Queue -> the rows of activators about the queue.
 
     Raises:
         UserError: Kafka cannot be reached or denies access, or a topic is missing.
@@ -41,18 +46,20 @@ def find(kafka: Cluster, topics: Topics) -> Iterator[Fault]:
     down, stopping = _without_host(view, kafka, topics)
     if down is not None:
         yield Fault("program down", "host", down)
-    told, begins = activators.read(kafka, topics), own_programs.starting(kafka, topics, "activator")
+    begins = own_programs.starting(kafka, topics, "activator")
     if begins:  # an activator that is about to start is not a fault
-        told = activators.about_to_start(told)
+        told = activators.excused(told)
     else:
-        known = {row["queue"] for row in view}
-        for sentence in activators.down(kafka, topics, told, known):
+        down_groups = activators.down(kafka, topics, told, {row["queue"] for row in view})
+        for sentence in down_groups.values():
             yield Fault("program down", "activator", sentence)
-    if rows := [row for row in view if _is_of_interest(row)]:
+        told = activators.excused(told, down_groups)
+    lost = group_entries.removed(view, told)  # `observer_faults` tells that they have no entry
+    if rows := [row for row in view if _is_of_interest(row, lost)]:
         waiting = {row["queue"] for row in rows if row["state"] == "NOTIFIED"} & told.keys()
         told |= activators.with_starts(kafka, topics, {queue: told[queue] for queue in waiting})
         is_asked = not begins and any(activators.has_nobody(row, told) for row in rows)
-        nobody = activators.absence(kafka, topics) if is_asked else None
+        nobody = activators.absence(kafka, topics, activators.file_of(topics, told)) if is_asked else None
         monitor, host = own_programs.may_run(kafka, topics, "monitor"), None if down is None else False
         yield from faults(rows, told, nobody, Present(monitor, host, stopping=stopping))
     if not own_programs.starting(kafka, topics, "observer"):
@@ -118,7 +125,8 @@ def observer_faults(
     if lost := [name for name in removed if name in needed]:
         yield Fault("no reader", queue_names(lost), without_entry(lost))
     watched = [name for name in seen if name not in removed]
-    down = own_programs.absence(kafka, topics, "observer", f" ({queue_names(watched)})") if watched else None
+    which, file = f" ({queue_names(watched)})" if watched else "", activators.file_of(topics, told)
+    down = own_programs.absence(kafka, topics, "observer", which, file) if watched else None
     if down is not None:
         yield Fault("program down", "observer", down)
     elif silent := [name for name in missing if name not in removed]:
@@ -158,8 +166,9 @@ def faults(
             yield Fault(fault.kind, queue_names(queues), f"{fault.problem}{more}")
 
 
-def _is_of_interest(row: Mapping[str, Any]) -> bool:
-    return bool(row["state"] != "INACTIVE" or row.get("task_failures"))
+def _is_of_interest(row: Mapping[str, Any], lost: Collection[str]) -> bool:
+    is_told = row["queue"] in lost and row["is_receive_enabled"]
+    return bool(row["state"] != "INACTIVE" or row.get("task_failures")) and not is_told
 
 
 def _faults_of(row: dict[str, Any], told: Iterable[Told], nobody: str | None, present: Present) -> Iterator[Fault]:

@@ -3,10 +3,12 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 from confluent_kafka.admin import OffsetSpec
 
+from streaming.cli import activators
+from streaming.cli.activators import Told
 from streaming.cli.conversations import lists, views
 from streaming.cli.dead_letters import decode
 from streaming.cli.diagnosis import queue_faults
@@ -55,6 +57,11 @@ class RunningInstance:
     at_ms: int
     look: Callable[[str], None] = lambda _at: None
 
+    @cached_property
+    def activators(self) -> dict[str, list[Told]]:
+        """Returns queue -> the rows of activators about the queue."""
+        return activators.read(self.kafka, self.topics)
+
     def open_conversations(self, definitions: Definitions) -> Counter[RoutedMessage]:
         """Counts the conversations in which endpoints may still send, by the values that routing uses.
 
@@ -83,7 +90,7 @@ class RunningInstance:
         asked = [*programs, "observer", "activator"]
         begin = {each: begins for each in asked if (begins := starting(self.kafka, self.topics, each))}
         if begin:
-            self.warn(f"not looked at: {', '.join(begin)}. {next(iter(begin.values()))}")
+            self.warn(f"not up yet: {', '.join(begin)}. {next(iter(begin.values()))}")
         running = [each for each in programs if each not in begin]
         return self._looked_at({f"the {each}": partial(self._program, each, has_services) for each in running})
 
@@ -105,7 +112,8 @@ class RunningInstance:
                 self.warn(f"not looked at: {error}")
 
     def _program(self, program: str, has_services: bool) -> Iterator[Fault]:
-        problem = absence(self.kafka, self.topics, program, has_services=has_services)
+        file = activators.file_of(self.topics, self.activators)
+        problem = absence(self.kafka, self.topics, program, file=file, has_services=has_services)
         if problem is not None:
             yield Fault("program down", program, problem)
         else:
@@ -136,7 +144,7 @@ class RunningInstance:
             yield Fault("program stuck", "transport", problem)
 
     def _queues(self) -> Iterator[Fault]:
-        yield from queue_faults.find(self.kafka, self.topics)
+        yield from queue_faults.find(self.kafka, self.topics, self.activators)
 
     def _held_messages(self) -> Iterator[Fault]:
         rows = [row for _, row, _ in views.read_transmissions(self.kafka, self.topics)]
