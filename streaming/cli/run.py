@@ -201,9 +201,9 @@ def run(
         with start_progress.told("looking at Kafka"):
             if not take_over:
                 kinds = [ROUTER, MONITOR] if services or file is None else [MONITOR]
-                others_here.await_ends(Admin(kafka), place.topic_prefix, kinds, say)
+                others_here.await_ends(Admin(kafka), place.topic_prefix, kinds, say, note.file)
                 # Another `run` may have started since the look.
-                others_here.refuse_beside_start(place.bootstrap_servers, place.topic_prefix, note.programs)
+                others_here.refuse_beside_start(place.bootstrap_servers, place.topic_prefix, note.programs, note.file)
             hints.begin_run(has_checkpoints=checkpoints is not None)
             note_ready = noted.enter_context(runs.noted(note))
             if file is not None and (created := create_missing(kafka, place.topics(), with_services=services)):

@@ -121,7 +121,7 @@ class Run(Struct, frozen=True, kw_only=True):
 
     def shown_file(self) -> str | None:
         """Returns the activator's file as the user may name it here; None if the file does not exist."""
-        return None if self.file is None or not Path(self.file).exists() else _shown(self.file, working_directory())
+        return None if self.file is None or not Path(self.file).exists() else shown(self.file, working_directory())
 
     def line(self, words: Sequence[str]) -> str:
         """Returns the command line with these words, for the Kafka of the view, with this `run`'s file of --config.
@@ -141,7 +141,7 @@ class Run(Struct, frozen=True, kw_only=True):
         return None if self.config is None else self._shown_there(self.config)
 
     def _shown_there(self, path: str) -> str:
-        return _shown(path, self.directory or working_directory())
+        return shown(path, self.directory or working_directory())
 
     def _there(self, command: str) -> str:
         is_here = self.directory in ("", working_directory()) or not Path(self.directory).exists()
@@ -213,7 +213,7 @@ def working_directory() -> str:
     return ""
 
 
-def _shown(path: str, directory: str) -> str:
+def shown(path: str, directory: str) -> str:
     """Returns the name of a file for a command in a directory: relative to the directory, if the file is below it."""
     return str(Path(path).relative_to(directory)) if directory and Path(path).is_relative_to(directory) else path
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
@@ -304,6 +305,20 @@ def test_a_second_run_says_at_once_who_works_already_and_how_to_go_on(
     assert len(started.programs) == 3, "that of another prefix is not in the way"
 
 
+@pytest.mark.usefixtures("started")
+def test_a_second_run_with_another_file_says_which_one_the_first_has(
+    file: Path, tmp_path: Path, members: dict[str, list[GroupMember]], other: subprocess.Popen[bytes]
+) -> None:
+    members["queue-activation-monitor"] = [member(other.pid)]
+    first = tmp_path / "first.toml"
+    runs._write(msgspec.structs.replace(starting(other.pid, file=str(first)), state=runs.State.READY))
+    said = " ".join(run_command("run", str(file), code=2).split())
+    assert f"process {other.pid} on this machine, which is a `run`. Its file is {first}, not {file}." in said
+    assert "`kill" in said
+    runs._write(msgspec.structs.replace(starting(other.pid, file=str(file)), state=runs.State.READY))
+    assert f"Leave it: it picks up the changes of {file}." in " ".join(run_command("run", str(file), code=2).split())
+
+
 def test_a_run_that_takes_over_does_not_wait(
     file: Path, started: Started, members: dict[str, list[GroupMember]], other: subprocess.Popen[bytes]
 ) -> None:
@@ -384,7 +399,21 @@ class TestBesideOneThatStarts:
     @pytest.mark.usefixtures("started")
     def test_one_with_a_file_is_left_with_its_changes(self, file: Path, other: subprocess.Popen[bytes]) -> None:
         runs._write(starting(other.pid, file=str(file)))
-        assert f"Leave it: it picks up the changes of {file}." in self.refused(str(file))
+        for words in ([str(file)], [f"{file.parent}/../{file.parent.name}/{file.name}"], []):
+            assert f"Leave it: it picks up the changes of {file}." in self.refused(*words)
+
+    @pytest.mark.usefixtures("started")
+    def test_one_with_another_file_is_named_with_it(
+        self, file: Path, tmp_path: Path, other: subprocess.Popen[bytes]
+    ) -> None:
+        first = tmp_path / "first.toml"
+        runs._write(starting(other.pid, file=str(first)))
+        said = self.refused(str(file))
+        assert f"Its file is {first}, not {file}. To have it start the programs of {file} too, write them into" in said
+        assert f"`kill {other.pid}`" in said
+        assert "Leave it" not in said
+        runs._write(starting(other.pid))
+        assert f"It was started without a file, so it starts nothing for {file}." in self.refused(str(file))
 
     def test_one_that_has_come_while_kafka_was_looked_at_is_noticed(
         self, file: Path, started: Started, other: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
