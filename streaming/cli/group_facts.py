@@ -15,6 +15,7 @@ from streaming.kafka.admin import ADMIN_TIMEOUT_S, Admin
 from streaming.kafka.clients import Cluster
 from streaming.kafka.group_coordinator import COORDINATOR_TIMEOUT_S
 
+NOT_SEEN = "does not exist, or this user may not see it"
 _NOT_THERE = (ConsumerGroupState.DEAD, ConsumerGroupState.UNKNOWN)
 
 
@@ -55,7 +56,7 @@ class GroupFacts:
     def topic_lines(self) -> list[str]:
         """Returns the topics that the group reads, for people."""
         return [
-            f"{topic}: {'no topic that this user may see' if count is None else plural(count, 'partition')}"
+            f"{topic}: {NOT_SEEN if count is None else plural(count, 'partition')}"
             for topic, count in self.topics.items()
         ]
 

@@ -143,7 +143,7 @@ class GroupSurvey:
             return others
         if self._only not in kinds:
             meant = did_you_mean(self._only, (each for each in kinds if not is_own_group(each)))
-            raise UserError(f"There is no consumer group {self._only} that this user may see.{meant}")
+            raise UserError(f"There is no consumer group {self._only}, or this user may not see it.{meant}")
         return {self._only: kinds[self._only]}
 
     def _look(self, questions: dict[str, Question]) -> None:

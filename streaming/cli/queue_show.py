@@ -7,6 +7,7 @@ import msgspec
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from streaming.cli.group_facts import NOT_SEEN
 from streaming.cli.monitor_rows import UNCERTAIN, observed, state_name, unread_count
 from streaming.cli.present import Present
 from streaming.cli.queue_facts import QueueFacts
@@ -198,7 +199,7 @@ def since(facts: QueueFacts) -> str:
 
 def _topic(facts: QueueFacts) -> str:
     if facts.partitions is None:
-        return "no topic of this name that this user may see; none is needed if the messages are stored elsewhere"
+        return f"{NOT_SEEN}; none is needed if the messages are stored elsewhere"
     partitions, readers = plural(facts.partitions, "partition"), plural(facts.partitions, "reader")
     return f"{partitions}: at most {readers} can receive at a time"
 

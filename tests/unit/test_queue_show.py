@@ -163,7 +163,7 @@ def test_of_a_queue_that_stands_for_a_group_the_group_and_its_topics_are_shown()
     sections = lines_of(facts)
     assert [*sections] == ["state", "group", "topics", "activator", "last notified"]
     assert sections["group"] == "readers: Stable, 2 members"
-    assert sections["topics"] == "parcels: 3 partitions gone: no topic that this user may see"
+    assert sections["topics"] == "parcels: 3 partitions gone: does not exist, or this user may not see it"
     assert as_json(facts)["group"] == {
         "name": "readers",
         "state": "Stable",
