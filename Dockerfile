@@ -2,8 +2,9 @@
 # The first stage has a C compiler, and compiles part of the code.
 FROM python:3.12-bookworm AS build
 WORKDIR /src
-# setuptools reads README.md, and streaming/system/ivy.xml is a link to ivy.xml.
+# setuptools reads README.md. streaming/system/ivy.xml is a link to ivy.xml, and streaming/docs to docs.
 COPY pyproject.toml setup.py README.md ivy.xml ./
+COPY docs docs
 COPY streaming streaming
 COPY producers producers
 RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .

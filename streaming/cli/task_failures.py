@@ -8,6 +8,7 @@ from streaming.core.activation.explanation import when
 from streaming.core.activation.running_programs import LONG_MS
 from streaming.core.numbers import plural
 from streaming.system.ages import has_passed, instant_utc
+from streaming.system.documents import document
 from streaming.system.logs import printable
 
 
@@ -52,5 +53,5 @@ def _reads_nothing(row: dict[str, Any], present: Present) -> str | None:
     activation = f"activation {row['activation_sequence']} at {instant_utc(since)}"
     return (
         f"{plural(running, 'task')} {runs}, and nobody has called RECEIVE since {activation}: {they} report, or {they} "
-        "hang? See docs/guide/reporting.md"
+        f"hang? See {document('guide/reporting.md')}"
     )

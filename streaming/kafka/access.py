@@ -15,11 +15,12 @@ from confluent_kafka.admin import AclOperation, AdminClient
 
 from streaming.errors import UserError
 from streaming.kafka.patience import Wait
+from streaming.system.documents import document
 
 # Topic -> the operations that a client needs on it.
 Rights = Mapping[str, Collection[AclOperation]]
 
-_WHERE = "See docs/security.md for the ACLs that each command needs"
+_WHERE = f"See {document('security.md')} for the ACLs that each command needs"
 _ADVICE = {
     KafkaError._AUTHENTICATION: (
         "Kafka rejects this user name or password. Check sasl.jaas.config and sasl.mechanism in the file of "

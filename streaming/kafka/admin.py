@@ -17,6 +17,7 @@ from streaming.kafka.errors import NO_LEADER, NOBODY_ANSWERS
 from streaming.kafka.group_coordinator import COORDINATOR_TIMEOUT_S, committed, wait_for_coordinator
 from streaming.kafka.patience import REQUEST_TIMEOUT_S
 from streaming.system import hints
+from streaming.system.documents import document
 from streaming.wire.topics import TopicSpec, prefix_of
 
 ADMIN_TIMEOUT_S = REQUEST_TIMEOUT_S
@@ -352,15 +353,15 @@ class Admin:
             return denied
         # A broker that expects TLS closes a plain connection without an error.
         is_plain = "security.protocol" not in self._cluster.config
-        secured = " If Kafka is secured, set --kafka-config (see docs/security.md)." if is_plain else ""
+        secured = f" If Kafka is secured, set --kafka-config (see {document('security.md')})." if is_plain else ""
         reason = self.client.no_connection or error.args[0].str()
-        broker = hints.broker(self.servers)
         if error.args[0].code() in NOBODY_ANSWERS and (server := listening(self.servers)) is not None:
             protocol = secured or " Check also security.protocol in the file of --kafka-config."
             return UserError(
                 f"{server} accepts connections, but does not answer as Kafka does ({reason}). Check "
                 f"--bootstrap-servers: another program may listen there, or Kafka hangs or is too busy.{protocol}"
             )
+        broker = hints.broker(self.servers)
         starts = "" if broker is None else f" `{broker}` starts one on this machine."
         return UserError(
             f"Kafka cannot be reached at {self.servers} ({reason}). Check "

@@ -5,13 +5,15 @@ import re
 from pyspark import SparkContext
 from pyspark.sql.streaming import StreamingQuery
 
+from streaming.system.documents import document
+
 _CAUSE = re.compile(r"^Caused by: (.+)$", re.MULTILINE)
 # The message of a failed worker contains its whole traceback.
 _LINES = 5
 _CONCURRENT_WRITE = "CONCURRENT_STREAM_LOG_UPDATE"
 # Spark advises an option that only its own users can set.
 _DATA_LOSS = re.compile(r"If you don't want your streaming query to fail.*?failOnDataLoss to false\.", re.DOTALL)
-_RESTORE = "docs/router.md says how to go on without what is lost (the runbook of a lost checkpoint)."
+_RESTORE = f"{document('router.md')} says how to go on without what is lost (the runbook of a lost checkpoint)."
 _UNREACHABLE = "org.apache.kafka.common.errors.TimeoutException"
 
 

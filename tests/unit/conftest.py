@@ -3,10 +3,11 @@
 import signal
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from streaming.system import runs
+from streaming.system import documents, runs
 
 _NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -16,6 +17,13 @@ def no_other_run(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempP
     """Hides the notes that each `run` on this machine has left: sentences depend on them."""
     folder = tmp_path_factory.getbasetemp() / f"runs-{uuid.uuid4()}"
     monkeypatch.setattr(runs, "folder", lambda: folder)
+
+
+@pytest.fixture(autouse=True)
+def documents_of_the_checkout(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """Names the same documents in sentences of the source and of an installed package."""
+    if "test_documents" not in request.module.__name__:
+        monkeypatch.setattr(documents, "_FOLDER", Path(__file__).parents[2] / "docs")
 
 
 @pytest.fixture

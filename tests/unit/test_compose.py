@@ -178,8 +178,9 @@ def test_what_the_dockerfile_copies_is_there() -> None:
         assert not is_ignored(source), source
     packages = {package.partition(".")[0] for package in PYPROJECT["tool"]["setuptools"]["packages"]}
     assert packages | {"pyproject.toml", "setup.py", "constraints.txt", PYPROJECT["project"]["readme"]} <= set(copied)
-    # streaming/system/ivy.xml is a link to this file.
-    assert (ROOT / "streaming" / "system" / "ivy.xml").resolve().relative_to(ROOT).name in copied
+    # They are links.
+    for link in ("system/ivy.xml", "docs"):
+        assert (ROOT / "streaming" / link).resolve().relative_to(ROOT).name in copied
 
 
 def test_only_what_is_copied_is_sent_to_the_builder() -> None:

@@ -32,6 +32,7 @@ from streaming.core.times import iso_time
 from streaming.daemons.activator import words
 from streaming.errors import UserError
 from streaming.system import hints
+from streaming.system.documents import document
 
 # The shortest time between two looks for news.
 _LOOK_S = 1.0
@@ -174,7 +175,7 @@ class Dashboard:
             lstrip_blocks=True,
         )
         self._templates.filters |= _FILTERS
-        self._templates.globals |= {"why_activated": why_activated, "lists": lists}
+        self._templates.globals |= {"why_activated": why_activated, "lists": lists, "document": document}
 
     def stop(self) -> None:
         """Ends all streams."""

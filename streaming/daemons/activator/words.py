@@ -9,13 +9,12 @@ from streaming.core.numbers import plural
 from streaming.core.times import iso_time
 from streaming.system import hints
 from streaming.system.ages import instant_utc
+from streaming.system.documents import document
 from streaming.wire.activator_rows import ActivatorRow, ProgramRow
 
 # What to do about a queue without an entry.
 ADD_ENTRY = "add [[programs]] with its `queue`, or its `group`, and a `command`"
 _MAX_NAMES = 10
-_REPORTING = "docs/guide/reporting.md"
-_CONSUMER_GROUPS = "docs/guide/consumer-groups.md"
 
 
 def where(row: ActivatorRow) -> str:
@@ -166,7 +165,7 @@ def _joins_nothing(row: ActivatorRow, *, is_past: bool = False) -> Iterator[str]
     runs, has = ("ran", "had") if is_past else ("runs", "has")
     yield (
         f"process {oldest(row).pid} {runs}, and the observer {has} seen nobody join the consumer group {row.group} "
-        f"since {instant_utc(row.unanswered_since)}: does it consume with this `group.id`? See {_CONSUMER_GROUPS}"
+        f"since {instant_utc(row.unanswered_since)}: does it consume with this `group.id`? See {_consumer_groups()}"
     )
 
 
@@ -180,7 +179,7 @@ def _reads_nothing(row: ActivatorRow, now: str) -> Iterator[str]:
         one, many = "does it report, does it hang, or has it", "do they report, do they hang, or have they"
         who, ask = (f"process {pids[0]} runs", one) if len(pids) == 1 else (f"processes {', '.join(pids)} run", many)
         since = instant_utc(row.unanswered_since)
-        yield f"{who}, and nobody has called RECEIVE since {since}: {ask} been busy for that long? See {_REPORTING}"
+        yield f"{who}, and nobody has called RECEIVE since {since}: {ask} been busy for that long? See {_reporting()}"
 
 
 def _before(now: str, duration_ms: int) -> str:
@@ -212,7 +211,7 @@ def _past_of_programs(row: ActivatorRow, at: str) -> Iterator[str]:
     if row.group is not None:
         yield from _joins_nothing(row, is_past=True)
     elif row.unanswered_since is not None and row.programs:
-        yield f"nobody had called RECEIVE since {instant_utc(row.unanswered_since)}. See {_REPORTING}"
+        yield f"nobody had called RECEIVE since {instant_utc(row.unanswered_since)}. See {_reporting()}"
 
 
 def without_receive(row: ActivatorRow) -> str:
@@ -220,13 +219,13 @@ def without_receive(row: ActivatorRow) -> str:
     if row.group is None:
         return (
             f"{row.exits_without_receive} readers in a row exited without a RECEIVE: does the program report, or is it "
-            f"a plain consumer? See {_REPORTING}"
+            f"a plain consumer? See {_reporting()}"
         )
     count = row.exits_without_receive
     programs, they = ("1 program", "does it") if count == 1 else (f"{count} programs in a row", "do they")
     return (
         f"{programs} exited, and the observer has seen nobody join the consumer group {row.group} or commit in it: "
-        f"{they} consume with this `group.id`? See {_CONSUMER_GROUPS}"
+        f"{they} consume with this `group.id`? See {_consumer_groups()}"
     )
 
 
@@ -272,3 +271,11 @@ def _crashes_with_last(row: ActivatorRow) -> str:
     if row.last_exit is None:
         return _crashes(row)
     return f"{_crashes(row)}: {row.last_exit.how}, the last one at {instant_utc(row.last_exit.at)}"
+
+
+def _reporting() -> str:
+    return document("guide/reporting.md")
+
+
+def _consumer_groups() -> str:
+    return document("guide/consumer-groups.md")
