@@ -71,7 +71,7 @@ def activator(
         config_file=config,
         state_directory=state_directory,
         topic_prefix=place.topic_prefix,
-        group_id=group_id or None,
+        group_id=group_id,
         kafka_config_file=place.kafka_config,
         stop_programs=stop_programs,
     )

@@ -8,8 +8,11 @@ from streaming.cli.lines import say
 from streaming.errors import UserError
 from streaming.kafka.access import rights
 from streaming.kafka.admin import Admin, TopicsMissingError
+from streaming.kafka.clients import Cluster
 from streaming.system import hints
+from streaming.wire.topics import Topics
 
+_UNUSED = "Services are not used here."
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
@@ -34,16 +37,16 @@ def shows_services(nothing: str = "") -> Callable[[_Command], _Command]:
                 if topics.monitors not in Admin(error.cluster).find_topics(rights(reads=[topics.monitors])):
                     raise
                 if not nothing:
-                    raise UserError(unused(error.cluster.bootstrap_servers, topics.prefix)) from None
+                    raise UserError(f"{_UNUSED} {no_topics(error.cluster, topics)}") from None
                 if not values.get("as_json"):
-                    say(f"{nothing}. {unused(error.cluster.bootstrap_servers, topics.prefix)}")
+                    say(f"{nothing}. {_UNUSED} {no_topics(error.cluster, topics)}")
 
         return run  # type: ignore[return-value]
 
     return decorated
 
 
-def unused(servers: str, prefix: str) -> str:
-    """Returns the sentences for the place where services would be shown."""
-    create = hints.command("topics", servers=servers, prefix=prefix)
-    return f"Services are not used here: the topics that they need do not exist. `{create}` creates them."
+def no_topics(kafka: Cluster, topics: Topics) -> str:
+    """Returns the sentences about the topics of services, if they do not exist."""
+    create = hints.command("topics", servers=kafka.bootstrap_servers, prefix=topics.prefix)
+    return f"The topics that they need do not exist. `{create}` creates them."

@@ -9,7 +9,7 @@ from tests.support.shell import run_command
 
 PLACE = ["--bootstrap-servers", "localhost:1", "--topic-prefix", "p-"]
 UNUSED = (
-    "Services are not used here: the topics that they need do not exist. "
+    "Services are not used here. The topics that they need do not exist. "
     "`queue-activation topics --bootstrap-servers localhost:1 --topic-prefix p-` creates them."
 )
 OF_QUEUES = {spec.name: 1 for spec in Topics("p-").specs()}

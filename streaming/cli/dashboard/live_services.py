@@ -12,6 +12,7 @@ from confluent_kafka import Message
 from streaming.cli.dashboard.contact import Contact
 from streaming.cli.diagnosis.running_faults import has_services
 from streaming.cli.routing.explained_routes import Origin, instance_of
+from streaming.cli.unused_services import no_topics
 from streaming.core.routing.definition_rules import RefusedDefinitionError
 from streaming.core.routing.definitions import Definitions
 from streaming.errors import UserError
@@ -20,7 +21,7 @@ from streaming.kafka.clients import Cluster
 from streaming.kafka.latest_rows import LatestRows
 from streaming.kafka.own_programs import is_running
 from streaming.kafka.topic_follower import Start, TopicFollower
-from streaming.system import hints, wall_clock
+from streaming.system import wall_clock
 from streaming.wire import service_commands
 from streaming.wire.record_decoders import RecordDecoder
 from streaming.wire.service_commands import ServiceCommand
@@ -163,8 +164,7 @@ class LiveServices:
     def _unused(self) -> str:
         with suppress(UserError):
             if not has_services(self.cluster, self.topics):
-                create = hints.command("topics", servers=self.cluster.bootstrap_servers, prefix=self.topics.prefix)
-                return f"The topics that they need do not exist. `{create}` creates them."
+                return no_topics(self.cluster, self.topics)
         return ""
 
     def _follow(self) -> None:

@@ -26,7 +26,7 @@ class ActivatorSettings:
     config_file: Path
     state_directory: Path
     topic_prefix: str = ""
-    group_id: str | None = None
+    group_id: str = ""
     kafka_config_file: Path | None = None
     stop_programs: bool = False
 
