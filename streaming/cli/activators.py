@@ -13,7 +13,7 @@ from streaming.cli.lines import say
 from streaming.cli.monitor_rows import observed, queue_names
 from streaming.core.times import iso_time
 from streaming.daemons.activator import words
-from streaming.daemons.activator.config import Config
+from streaming.daemons.activator.config import Config, ProgramEntry
 from streaming.daemons.activator.settings import DEFAULT_GROUP_ID
 from streaming.errors import UserError
 from streaming.kafka.admin import ADMIN_TIMEOUT_S, Admin
@@ -188,6 +188,13 @@ def config_of(file: str) -> Config | None:
     with suppress(UserError):
         return load(Path(file), Config)
     return None
+
+
+def entry_of_run(kafka: Cluster, topics: Topics, queue: str) -> ProgramEntry | None:
+    """Returns the entry for a queue in the file of the `run` that runs on this machine; None without such an entry."""
+    run = runs.last(kafka.bootstrap_servers, topics.prefix)
+    config = config_of(run.file) if run is not None and run.is_running and run.file is not None else None
+    return None if config is None else config.entry_for(queue)
 
 
 def entry_here(queue: str, file: str | None) -> str:

@@ -147,8 +147,9 @@ def introduce(
         file: The activator's file, if it is known.
         times: The times of the view's rows. Signs of life come less often than rows.
     """
-    present, begins = NOBODY_MISSING, starting(kafka, topics, program)
+    present = NOBODY_MISSING
     sign, denied = _sign_or_denial(kafka, topics, program)
+    begins = starting(kafka, topics, program, 0 if sign is None else sign.committed_ms)
     if without is None:
         without = " What follows is what the last one has written." if sign or denied else ""
     if warn_of_absence(kafka, topics, program, without, file) is False:

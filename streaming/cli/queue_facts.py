@@ -135,7 +135,7 @@ def find(cluster: Cluster, topics: Topics, queue: str) -> QueueFacts:
     partitions = started(partial(partitions_of, cluster, topics, queue))
     facts = QueueFacts(queue, partitions.result(), definition, row.result(), tasks.result(), sessions.result())
     facts.activators = told.result().get(queue, [])
-    facts.group = _group(cluster, facts)
+    facts.group = _group(cluster, topics, facts)
     facts.missing_topics = _missing_topics(cluster, topics, facts)
     if not facts.is_known:
         return facts
@@ -192,11 +192,15 @@ def _tasks(cluster: Cluster, topics: Topics, queue: str) -> list[dict[str, Any]]
     return [row for row in tables.read_tasks(cluster, topics) if row["queue"] == queue]
 
 
-def _group(cluster: Cluster, facts: QueueFacts) -> GroupFacts | None:
+def _group(cluster: Cluster, topics: Topics, facts: QueueFacts) -> GroupFacts | None:
     """Returns the consumer group of a queue, by its entry or because an observer reports it; None without a group."""
     named = next((each.row for each in facts.activators if each.row.group is not None), None)
     if named is not None and named.group is not None:
         return group_facts.find(cluster, named.group, named.topics)
+    entry = activators.entry_of_run(cluster, topics, facts.name)
+    if facts.row is None and entry is not None and entry.group is not None:
+        found = group_facts.find(cluster, facts.name if entry.is_pattern else entry.group, [*entry.topics])
+        return found if found.is_there or not entry.is_pattern else None
     if facts.row is None or monitor_rows.observed(facts.row) is None:
         return None
     found = group_facts.find(cluster, facts.name, [])  # the name of a group without an entry is its queue's
@@ -227,6 +231,12 @@ def is_known(cluster: Cluster, topics: Topics, queue: str) -> bool:
 
 def no_queue(cluster: Cluster, topics: Topics, queue: str) -> UserError:
     """Returns the error about an unknown queue. It does not advise to create a queue for a consumer group."""
+    entry = activators.entry_of_run(cluster, topics, queue)
+    if entry is not None and entry.group is not None and not entry.is_pattern:
+        return UserError(
+            f"There is no queue {queue!r} yet. An entry of the activator's file names its consumer group, "
+            f"{entry.group}, so the queue is there once the observer has reported the group."
+        )
     if group_facts.find(cluster, queue, []).is_there:
         return UserError(
             f"There is no queue {queue!r}, but a consumer group of this name, which no observer has reported. Readers "

@@ -158,10 +158,19 @@ def may_run(kafka: Cluster, topics: Topics, program: str) -> bool:
         return program == "monitor"  # most users have the right to see the monitor's group, and no other group
 
 
-def starting(kafka: Cluster, topics: Topics, program: str) -> str:
-    """Returns the sentence, without its period, that a `run` is about to start a program; empty if no `run` is."""
+def starting(kafka: Cluster, topics: Topics, program: str, committed_ms: int = 0) -> str:
+    """Returns the sentence, without its period, that a `run` is about to start a program; empty if no `run` is.
+
+    Args:
+        kafka: The cluster.
+        topics: The topics.
+        program: The program.
+        committed_ms: When such a program last committed a batch, if that is known. One that has committed a batch since
+            the `run` was started is not about to start.
+    """
     run = runs.last(kafka.bootstrap_servers, topics.prefix)
-    return run.doing() if run is not None and program in run.unready else ""
+    is_unready = run is not None and program in run.unready
+    return run.doing() if run is not None and is_unready and committed_ms < run.started_ms else ""
 
 
 def a_program(program: str) -> str:

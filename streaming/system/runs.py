@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from streaming.errors import UserError
-from streaming.system import hints
+from streaming.system import hints, wall_clock
 from streaming.system.client_ids import process_of
 from streaming.system.jars import cache_dir
 from streaming.system.process_identity import Identity, identity_of
@@ -52,6 +52,7 @@ class Run(Struct, frozen=True, kw_only=True):
         state_directory: The full name of the activator's state directory.
         state: Its state.
         ready: The names of its programs that are ready.
+        started_ms: When it was started.
     """
 
     process: Identity
@@ -68,6 +69,7 @@ class Run(Struct, frozen=True, kw_only=True):
     state_directory: str
     state: State = State.STARTING
     ready: list[str] = []
+    started_ms: int = msgspec.field(default_factory=wall_clock.now_ms)
 
     @property
     def is_running(self) -> bool:

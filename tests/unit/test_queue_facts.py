@@ -3,6 +3,9 @@
 import json
 import threading
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -13,6 +16,7 @@ from streaming.cli.activators import Told
 from streaming.cli.group_facts import GroupFacts
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
+from streaming.system import runs
 from streaming.wire.activator_rows import ActivatorRow
 from streaming.wire.notifications import Activation
 from streaming.wire.topics import Topics, topic_name_problem
@@ -133,6 +137,34 @@ def test_nobody_is_told_to_create_a_queue_for_a_consumer_group(monkeypatch: pyte
     error = str(queue_facts.no_queue(CLUSTER, TOPICS, "readers"))
     assert ("queue create" in error) != is_there
     assert "with `group`" in error or "an entry with `group`" in error
+
+
+@pytest.mark.parametrize(
+    ("group", "is_there", "is_known"),
+    [("readers", False, True), ("readers", True, True), ("read*", True, True), ("read*", False, False)],
+)
+def test_a_group_that_the_file_of_a_run_names_is_known_before_the_first_batch(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, group: str, is_there: bool, is_known: bool
+) -> None:
+    file = tmp_path / "a.toml"
+    file.write_text(f'[[programs]]\ngroup = "{group}"\ncommand = "run"\ntopics = ["parcels"]\n')
+    run = SimpleNamespace(is_running=True, file=str(file))
+    parts: dict[str, Any] = {"row_of": None, "_tasks": [], "_sessions": {}, "partitions_of": None}
+    for name, found in (parts | {"definition_of": None, "_missing_topics": []}).items():
+        monkeypatch.setattr(queue_facts, name, lambda *_, found=found: found)
+    monkeypatch.setattr(activators, "read", lambda *_: {})
+    monkeypatch.setattr(runs, "last", lambda *_: run)
+    asked = GroupFacts("readers", "Empty" if is_there else None)
+    monkeypatch.setattr(group_facts, "find", lambda _kafka, name, topics: replace(asked, name=f"{name} of {topics}"))
+    facts = queue_facts.find(CLUSTER, TOPICS, "readers")
+    assert facts.is_known == is_known
+    assert facts.group is None or facts.group.name == "readers of ['parcels']"
+    if group == "readers":
+        error = str(queue_facts.no_queue(CLUSTER, TOPICS, "readers"))
+        assert "names its consumer group, readers, so the queue is there once" in error
+        assert "queue create" not in error
+    run.is_running = False
+    assert not queue_facts.find(CLUSTER, TOPICS, "readers").is_known
 
 
 @pytest.mark.parametrize("name", ["käufe", "my queue", "q" * 250])

@@ -351,6 +351,14 @@ class TestViews:
                 ready(others)
                 assert introduced(5_000).monitor, "the monitor itself is ready"
 
+    def test_what_its_monitor_has_written_is_not_what_the_last_one_has_written(
+        self, introduced: Callable[..., Present], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        with runs.noted(note(started_ms=wall_clock.now_ms() - 10_000)):
+            assert introduced(10_000).monitor
+            assert capsys.readouterr().err == ""
+            assert not introduced(10_001).monitor
+
     @pytest.mark.parametrize("is_member", [True, False])
     @pytest.mark.usefixtures("introduced")
     def test_the_first_one_of_all_that_starts_follows_nobody(
