@@ -48,8 +48,8 @@ class MissingTopic:
         )
 
 
-def removed(view: Iterable[Mapping[str, Any]], told: Mapping[str, Sequence[Told]]) -> list[str]:
-    """Returns the queues of consumer groups for which no entry is left, and that no observer reports.
+def removed(view: Iterable[dict[str, Any]], told: Mapping[str, Sequence[Told]]) -> list[dict[str, Any]]:
+    """Returns the rows of the queues of consumer groups for which no entry is left, and that no observer reports.
 
     An activator has a row without an entry for each of them. An activator without a row may have an entry with a
     pattern.
@@ -58,8 +58,8 @@ def removed(view: Iterable[Mapping[str, Any]], told: Mapping[str, Sequence[Told]
         view: The monitors view.
         told: Queue -> the rows of activators about the queue.
     """
-    silent = [row["queue"] for row in view if (seen := observed(row)) is not None and seen.silent_since is not None]
-    return [queue for queue in silent if is_without_entry(told.get(queue, ()))]
+    silent = [row for row in view if (seen := observed(row)) is not None and seen.silent_since is not None]
+    return [row for row in silent if is_without_entry(told.get(row["queue"], ()))]
 
 
 def is_without_entry(told: Iterable[Told]) -> bool:
@@ -82,7 +82,7 @@ def _file_here(each: Told) -> Config | None:
 
 
 def problems(
-    kafka: Cluster, topics: Topics, view: Collection[Mapping[str, Any]], told: Mapping[str, Sequence[Told]]
+    kafka: Cluster, topics: Topics, view: Collection[dict[str, Any]], told: Mapping[str, Sequence[Told]]
 ) -> list[str]:
     """Returns a line for each fault, but not about topics at which this user may not look.
 
@@ -93,7 +93,7 @@ def problems(
         told: Queue -> the rows of activators about the queue.
     """
     lost = removed(view, told)
-    lines = [f"{queue_names(lost)}: {without_entry(lost)}"] if lost else []
+    lines = [f"{queue_names([row['queue'] for row in lost])}: {without_entry(lost)}"] if lost else []
     with suppress(UserError):  # `diagnose` says so
         missing = missing_topics(kafka, topics, told)
         lines += [f"{queue_names([each.queue])}: {each.problem}" for each in missing[:_MOST]]

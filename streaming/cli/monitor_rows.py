@@ -33,8 +33,8 @@ def observed(
     since, as_of_ms = row.get("observer_silent_since"), present.as_of_ms
     silent = instant_and_age(since) if since else None
     as_of = None if as_of_ms is None else instant_and_age(iso_time(as_of_ms))
-    if (queue := row.get("queue")) in present.unwatched:
-        blind = without_entry([str(queue)])
+    if row.get("queue") in present.unwatched:
+        blind = without_entry([row])
     return Observed(members, row.get("one_more"), silent, present.observer, blind, as_of, members_now)
 
 
@@ -51,21 +51,16 @@ def queue_names(queues: Sequence[str]) -> str:
     return f"{len(queues):,} queues: {named}{f' and {more:,} more' if more > 0 else ''}"
 
 
-def without_entry(queues: Sequence[str]) -> str:
-    """Returns the sentence about queues of consumer groups that no entry names any more."""
-    their_groups, them = ("its consumer group", "it") if len(queues) == 1 else ("their consumer groups", "them")
+def without_entry(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Returns the sentence about the rows of queues of consumer groups that no entry names any more."""
+    first = min((since for row in rows if (since := row.get("observer_silent_since"))), default=None)
+    since = "" if first is None else f" since {instant_and_age(first)}"
+    its_group, it, has = ("its consumer group", "it", "has watched" if since else "watches")
+    if len(rows) > 1:
+        its_group, it, has, since = "their consumer groups", "them", "watches", f" any more, the first one{since}"
     return (
-        f"no entry of the activator's file names {their_groups}, so nobody watches {them}, and no reader is requested: "
-        f"{or_drop(queues)}"
-    )
-
-
-def nobody_watches(queue: str) -> str:
-    """Returns the sentences of `without_entry` for `queue show`."""
-    advice = or_drop([queue])
-    return (
-        "No entry of the activator's file names this group, so nobody watches it, and no reader is requested. "
-        f"{advice[0].upper()}{advice[1:]}."
+        f"no entry of the activator's file names {its_group}, so nobody {has} {it}{since}. Later messages are not "
+        f"counted, and no reader is requested: {or_drop([str(row['queue']) for row in rows])}"
     )
 
 

@@ -25,7 +25,9 @@ from streaming.system.ages import instant, instant_utc
 from streaming.system.logs import printable
 from streaming.system.screens import Column, RecordTable, Sentence, cell
 
-_STATE_STYLES = {"INACTIVE": "dim", "NOTIFIED": "bold yellow", "RECEIVES_OCCURRING": "green"}
+# The name of the state of a queue whose consumer group no entry names any more.
+_UNWATCHED = "not watched"
+_STATE_STYLES = {"INACTIVE": "dim", "NOTIFIED": "bold yellow", "RECEIVES_OCCURRING": "green", _UNWATCHED: "yellow"}
 # The meanings of the states, for legends.
 STATES = {
     "INACTIVE": "nothing to receive",
@@ -34,6 +36,7 @@ STATES = {
     "queue OFF": "no notification is written, and no task is started",
     "no monitor": "no notification can be written, and no task can be started",
 }
+_MEANINGS = STATES | {_UNWATCHED: "whether its consumer group has messages or readers is unknown"}
 # Their meanings if no monitor runs.
 _PAST = {
     "INACTIVE": "there was nothing to receive",
@@ -51,11 +54,11 @@ def view(rows: list[dict[str, Any]], troubles: Iterable[str] = (), present: Pres
         troubles: The sentences about faults of activators.
         present: The programs that run.
     """
-    states = dict.fromkeys(map(state_name, rows))
+    states = {_state(row, present) for row in rows}
     return Group(
         table(rows, present),
         Text(),
-        *(Sentence(f"{state}: {_meaning(state, rows, present)}", "dim") for state in STATES if state in states),
+        *(Sentence(f"{state}: {_meaning(state, rows, present)}", "dim") for state in _MEANINGS if state in states),
         *([Sentence(_DUE, "dim")] if any(_next_check(row, present) == "due" for row in rows) else []),
         *([Sentence(f"?: {UNCERTAIN}", "yellow")] if any(row.get("is_count_uncertain") for row in rows) else []),
         *([Sentence(_one_more(present), "dim")] if any(map(observed, rows)) else []),
@@ -71,12 +74,12 @@ def meaning(state: str, *, is_now: bool) -> str:
         state: Its name.
         is_now: Whether the state is current. Otherwise the program that wrote the state does not run.
     """
-    return (STATES if is_now else STATES | _PAST).get(state, "")
+    return (_MEANINGS if is_now else _MEANINGS | _PAST).get(state, "")
 
 
 def _meaning(state: str, rows: list[dict[str, Any]], present: Present) -> str:
     """Returns the meaning of a state for the rows with that state, of which some may be old."""
-    are_late = {is_late(row, present) for row in rows if state_name(row) == state}
+    are_late = {is_late(row, present) for row in rows if _state(row, present) == state}
     now, past = (meaning(state, is_now=present.monitor and is_now) for is_now in (True, False))
     if are_late == {True, False} and now != past:
         return f"{now}; of a consumer group whose members are unknown, {past}"
@@ -137,8 +140,8 @@ def table(rows: list[dict[str, Any]], present: Present = NOBODY_MISSING) -> Reco
     cells = [
         [
             cell(row["queue"]),
-            _state_cell(row),
-            Text(unread_count(row)),
+            _state_cell(row, present),
+            _unread_cell(row, present),
             Text(str(row["tasks_waiting"])),
             *(_group_cells(observed(row, present), row["unread_messages"]) if has_groups else []),
             *([_tasks_cell(row)] if has_tasks else []),
@@ -164,17 +167,28 @@ def _narrow_table(rows: list[dict[str, Any]], present: Present) -> RecordTable:
     ]
     cells, lists = [], []
     for row in rows:
-        name, state, readers = cell(row["queue"]), _state_cell(row), _readers_cell(row, present)
+        name, state, readers = cell(row["queue"]), _state_cell(row, present), _readers_cell(row, present)
         times = cell(_times(row, present), "dim")
-        cells.append([name, state, Text(unread_count(row)), readers, times])
-        words = Text.assemble(state, f", {unread_messages(row)}; readers: ", readers)
+        cells.append([name, state, _unread_cell(row, present), readers, times])
+        unread = "" if row["queue"] in present.unwatched else f", {unread_messages(row)}"
+        words = Text.assemble(state, f"{unread}; readers: ", readers)
         lists.append([name, Text.assemble(words, "; ", times) if times else words])
     of_names = [Column("queue"), Column("state", is_text=True, is_below=True)]
     return RecordTable(columns_of_rows, cells, gap=2, narrower=RecordTable(of_names, lists))
 
 
-def _state_cell(row: dict[str, Any]) -> Text:
-    return cell(state_name(row), _STATE_STYLES.get(state_name(row), "red"))
+def _state(row: dict[str, Any], present: Present) -> str:
+    """Returns the name of the state. That of a queue that nobody watches is of another time."""
+    return _UNWATCHED if row["queue"] in present.unwatched else state_name(row)
+
+
+def _state_cell(row: dict[str, Any], present: Present) -> Text:
+    state = _state(row, present)
+    return cell(state, _STATE_STYLES.get(state, "red"))
+
+
+def _unread_cell(row: dict[str, Any], present: Present) -> Text:
+    return Text("unknown", "yellow") if row["queue"] in present.unwatched else Text(unread_count(row))
 
 
 def _readers_cell(row: dict[str, Any], present: Present) -> Text:

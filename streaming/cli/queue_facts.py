@@ -105,13 +105,19 @@ class QueueFacts:
         }
 
     @property
+    def is_unwatched(self) -> bool:
+        """Returns whether no entry of an activator's file names its consumer group, so that no observer reports it."""
+        is_silent = self.row is None or self.row.get("observer_silent_since") is not None
+        return self.group is not None and is_silent and group_entries.is_without_entry(self.activators)
+
+    @property
     def blind(self) -> str:
         """Returns the sentence that says why no observer can see the group's messages; empty if no reason is known."""
         if self.group is None:
             return ""
         if group_entries.is_without_entry(self.activators):
-            is_silent = self.row is None or self.row.get("observer_silent_since") is not None
-            return monitor_rows.nobody_watches(self.name) if is_silent else ""
+            sentence = monitor_rows.without_entry([self.row or {"queue": self.name}])
+            return f"{sentence[0].upper()}{sentence[1:]}." if self.is_unwatched else ""
         if self.group.members or self.group.topics or self.group.problem:
             return " ".join(f"{each[0].upper()}{each[1:]}." for each in self.missing_topics)
         return (

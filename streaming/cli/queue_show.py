@@ -179,7 +179,8 @@ def _state(facts: QueueFacts) -> list[str]:
         nobody = f"{facts.present.gone}, and the last one, if there was one, has read no record of this queue."
         return [nobody, *explanation(facts)]
     unread = row["unread_messages"]
-    waiting = "waiting" if facts.present.monitor else "that waited"
+    before = "not watched any more; before: " if facts.is_unwatched else ""
+    waiting = "waiting" if facts.present.monitor and not before else "that waited"
     counts = f"{unread_count(row)} unread{since(facts)}, readers {waiting}: {row['tasks_waiting']}"
     early = (
         [f"Readers have received {-unread:,} more than was reported as arrived: does each sender report?"]
@@ -187,7 +188,7 @@ def _state(facts: QueueFacts) -> list[str]:
         else []
     )
     uncertain = [f"{UNCERTAIN[0].upper()}{UNCERTAIN[1:]}."] if row.get("is_count_uncertain") else []
-    return [f"{state_name(row)}, {counts}", *explanation(facts), *early, *uncertain]
+    return [f"{before}{state_name(row)}, {counts}", *explanation(facts), *early, *uncertain]
 
 
 def since(facts: QueueFacts) -> str:

@@ -73,7 +73,7 @@ def decoded(**more: object) -> ViewRow:
 
 class TestTheView:
     def test_a_row_says_who_is_there_and_since_when_the_group_is_idle(self) -> None:
-        expected = ViewRow(1, "INACTIVE", 0, 2, True, NOW_MS - 300_000, NOW_MS)
+        expected = ViewRow(1, "INACTIVE", 0, 2, True, NOW_MS - 300_000, NOW_MS, is_observed=True)
         assert decoded() == expected
 
     def test_what_the_observer_does_not_know_any_more_is_not_said(self) -> None:
@@ -87,7 +87,7 @@ class TestTheView:
         assert decoded(last_activated_time=None).has_committed
 
     def test_a_queue_whose_readers_report_has_none_of_it(self) -> None:
-        assert decoded(members=None) == ViewRow(1, "INACTIVE", 0)
+        assert decoded(members=None) == ViewRow(1, "INACTIVE", 0, as_of_ms=NOW_MS)
 
     @pytest.mark.parametrize("text", ["-", "", "0001-01-01", "2026-99-01T00:00:00Z"])
     def test_a_row_with_a_time_that_is_none_is_passed_over(self, text: str) -> None:
@@ -144,7 +144,7 @@ class TestRest:
         [(_, program)] = step.started
         program.open_gate()
         wait_until(lambda: program.poll() is not None, 30, "the program's end")
-        assert step.events[-1].why.startswith("no consumer of the group has run for 2.33 d, and Kafka forgets")
+        assert step.events[-1].why.startswith("no consumer of the group was seen for 2.33 d, and Kafka forgets")
 
     def test_of_a_pattern_the_groups_that_the_monitor_knows_count(self, tmp_path: Path, store: Store) -> None:
         records = {name: QueueRecord(QueueActivator(), NOW_MS) for name in ("known", "dropped")}

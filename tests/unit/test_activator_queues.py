@@ -43,6 +43,8 @@ class View:
 
     rows: dict[str, ViewRow] = field(default_factory=dict)
 
+    changed: set[str] = field(default_factory=set)
+
     def row(self, queue: str) -> ViewRow | None:
         return self.rows.get(queue)
 
@@ -182,6 +184,47 @@ def test_a_queue_without_a_program_is_told_once_it_is_notified_and_anew_after_a_
     found.config.current = Config([ProgramEntry("b", "run")])
     found.tell_of_others({"other", "a;b"}, anew)
     assert (anew.rows["other"] is None, anew.rows["a;b"]) == (False, None)
+
+
+def entries_told(step: Step) -> dict[str, str | None]:
+    """Returns queue -> the entry in its new row, of the rows that are not removed."""
+    return {queue: row.entry for queue, row in step.rows.items() if row is not None}
+
+
+def test_a_group_that_no_entry_matches_is_told_whether_or_not_it_was_ever_notified(
+    tmp_path: Path, store: Store
+) -> None:
+    found = queues_of(store, tmp_path, ProgramEntry(group="app-*", command="run"))
+    view: Any = found.view
+    view.rows = {
+        "app-1": ViewRow(0, "RECEIVES_OCCURRING", 0, is_observed=True),
+        "other": ViewRow(0, "INACTIVE", 0, is_observed=True),
+        "reports": ViewRow(0, "INACTIVE", 0),
+    }
+    step = Step(NOW_MS)
+    found.decide_all(step)
+    assert entries_told(step) == {"app-1": "app-*", "other": None}
+    found.config.current = Config([ProgramEntry(group="b", command="run")])
+    reloaded = Step(NOW_MS)
+    found.decide_all(reloaded)
+    assert entries_told(reloaded).items() >= {"app-1": None, "other": None}.items()
+    view.changed = {"app-1", "other", "reports"}
+    del view.rows["other"]
+    changed = Step(NOW_MS)
+    found.take_changed(changed)
+    assert (entries_told(changed), changed.rows) == ({"app-1": None}, {"app-1": changed.rows["app-1"], "other": None})
+
+
+def test_a_group_without_an_entry_stays_told_when_its_record_is_forgotten(tmp_path: Path, store: Store) -> None:
+    old = {name: QueueRecord(QueueActivator(), NOW_MS - DAY_MS - 1) for name in ("app", "reports")}
+    found = queues_of(store, tmp_path, ProgramEntry("b", "run"), **old)
+    view: Any = found.view
+    view.rows = {"app": ViewRow(1, "INACTIVE", 0, is_observed=True), "reports": ViewRow(1, "INACTIVE", 0)}
+    step = Step(NOW_MS)
+    found.forget(store, step)
+    assert not found.records
+    assert set(step.rows) == {"app", "reports"}
+    assert entries_told(step) == {"app": None}
 
 
 def test_a_notification_that_an_entry_does_not_want_is_nothing(tmp_path: Path, store: Store) -> None:

@@ -244,9 +244,12 @@ class TestObservers:
         told = {"orders": [Told(named, True, 0)], "old": [Told(removed, True, 0)]}
         lost, stuck = self.find(monkeypatch, 1, row("orders", **self.SILENT), row("old", **self.SILENT), told=told)
         assert (lost.kind, lost.where) == ("no reader", "queue old")
-        assert lost.problem == (
-            "no entry of the activator's file names its consumer group, so nobody watches it, and no reader is "
-            "requested: add one, or drop what is not needed any more: `queue-activation queue drop old`"
+        assert lost.problem.startswith(
+            "no entry of the activator's file names its consumer group, so nobody has watched it since "
+        )
+        assert lost.problem.endswith(
+            "Later messages are not counted, and no reader is requested: add one, or drop what is not needed any more: "
+            "`queue-activation queue drop old`"
         )
         assert (stuck.kind, stuck.where) == ("program stuck", "observer")
         assert "queue orders" in stuck.problem

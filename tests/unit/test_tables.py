@@ -260,12 +260,19 @@ def test_of_a_group_that_no_entry_names_nothing_is_shown_as_known() -> None:
     idle = ROW | UNHEARD | {"state": "INACTIVE", "members": 0, "unread_messages": 0}
     present = Present(observer=True, unwatched=frozenset({"orders"}))
     text = shown(idle, idle | {"queue": "watched"}, present=present)
-    lines = {line.split()[0]: line.split() for line in text.splitlines() if " INACTIVE " in line}
-    assert lines["orders"][4:6] == ["unknown", "unknown"]
+    lines = {line.split()[0]: line.split() for line in text.splitlines() if " unknown " in line or " INACTIVE " in line}
+    assert lines["orders"][1:7] == ["not", "watched", "unknown", "0", "unknown", "unknown"]
     assert lines["watched"][4:6] == ["0", "no"]
-    assert "INACTIVE: nothing to receive; of a consumer group whose members are unknown, there was nothing" in text
+    assert "not watched: whether its consumer group has messages or readers is unknown" in text
+    assert "INACTIVE: nothing to receive\n" in re.sub(" +\n", "\n", text)
     assert "has said nothing of it" not in text
-    assert "INACTIVE: there was nothing to receive\n" in re.sub(" +\n", "\n", shown(idle, present=present))
+    for width in (40, 60, 100):
+        narrow = " ".join(shown(ROW | UNHEARD | {"state": "RECEIVES_OCCURRING"}, present=present, width=width).split())
+        assert "not watched" in narrow
+        assert "RECEIVES_OCCURRING" not in narrow
+        assert "3 unread messages" not in narrow
+    mixed = " ".join(shown(ROW | UNHEARD, ROW | {"queue": "told"}).split())
+    assert "has not come yet; of a consumer group whose members are unknown, a reader was requested" in mixed
 
 
 def test_without_an_observer_it_is_not_known_that_there_is_nothing_to_receive() -> None:

@@ -119,11 +119,11 @@ def observer_faults(
     """
     seen = {row["queue"]: (one, row["unread_messages"]) for row in view if (one := observed(row)) is not None}
     missing = [name for name, (one, unread) in seen.items() if one.is_missing(unread)]
-    removed = group_entries.removed(view, told)
+    removed = {row["queue"]: row for row in group_entries.removed(view, told)}
     quiet = [name for name in removed if name not in missing][:_MAX_REMOVED]
     needed = {*missing, *(name for name in quiet if group_facts.may_have_work(kafka, name))}
     if lost := [name for name in removed if name in needed]:
-        yield Fault("no reader", queue_names(lost), without_entry(lost))
+        yield Fault("no reader", queue_names(lost), without_entry([removed[name] for name in lost]))
     watched = [name for name in seen if name not in removed]
     which, file = f" ({queue_names(watched)})" if watched else "", activators.file_of(topics, told)
     down = own_programs.absence(kafka, topics, "observer", which, file) if watched else None

@@ -282,12 +282,14 @@ def _waiting_in_vain(now: Situation) -> str:
 
 def _observed(now: Situation, seen: Observed) -> list[str]:
     group = _group(now, seen)
+    if seen.blind:  # whatever the state says is of another time
+        return [group, seen.blind]
     if now.state is State.NOTIFIED:
         return [group, *_notified(now), *_answer(now, seen)]
-    if now.state is State.INACTIVE and not (seen.blind or seen.is_missing(now.unread)):
+    if now.state is State.INACTIVE and not seen.is_missing(now.unread):
         return [group, _nothing_for_group(now, seen)]
     sentences = [group, *_answer(now, seen)]
-    if now.state is State.INACTIVE or seen.blind or seen.answer(now.unread) is not True:
+    if now.state is State.INACTIVE or seen.answer(now.unread) is not True:
         return sentences
     if now.hindrance is Hindrance.READER_WAITS:
         sentences.append(f"{_who_waits(now)} in RECEIVE, so no other {_now_or_then(now, 'is', 'was')} requested.")
@@ -340,8 +342,6 @@ _ANSWERS = {
 
 def _unheard(seen: Observed, unread: int) -> str:
     """Returns why no answer of an observer counts; empty if an answer counts, or if none is needed."""
-    if seen.blind:
-        return seen.blind
     if seen.is_running is False:
         return "No observer runs. So it is unknown whether one more reader would have work, and none is requested."
     if not seen.is_missing(unread):

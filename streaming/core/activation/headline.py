@@ -18,7 +18,7 @@ def headline(now: Situation, quiet_since: str | None, quiet_until: str | None) -
     if now.state is State.ABSENT:
         nothing = "the queue has neither an event notification nor internal activation that is ON"
         return f"No reader is started: {nothing if now.is_on else 'the queue is OFF'}."
-    if now.hindrance is Hindrance.UNANSWERED:
+    if now.hindrance is Hindrance.UNANSWERED and not (now.observed is not None and now.observed.blind):
         return _unanswered(now)
     if unseen := _unseen(now):
         return f"No reader is started, because {unseen}."

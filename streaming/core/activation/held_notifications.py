@@ -33,6 +33,7 @@ class ViewRow:
         as_of_ms: When the row was written.
         is_unknown: Whether a consumer group reads the queue, but no observer says whether one more reader would have
             work, because no observer runs or the group rebalances.
+        is_observed: Whether a consumer group reads the queue, of which an observer reports, or has reported.
     """
 
     sequence: int
@@ -43,6 +44,7 @@ class ViewRow:
     idle_since_ms: int | None = None
     as_of_ms: int = NEVER_MS
     is_unknown: bool = False
+    is_observed: bool = False
 
     @property
     def is_silent(self) -> bool:

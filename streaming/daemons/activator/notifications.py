@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from streaming.core.activation.held_notifications import ViewRow
 from streaming.core.activation.start_decisions import Notified
-from streaming.core.times import iso_ms
+from streaming.core.times import NEVER_MS, iso_ms
 from streaming.errors import UserError
 from streaming.kafka.access import Denials, RightMissingError, denial
 from streaming.kafka.admin import NOBODY_ANSWERS
@@ -236,6 +236,10 @@ class MonitorsView(LatestRows[ViewRow]):
         """Returns the queue's row, or None if it has none."""
         return self.rows.get(queue)
 
+    def observed(self) -> set[str]:
+        """Returns the queues that stand for consumer groups."""
+        return {queue for queue, row in self.rows.items() if row.is_observed}
+
     def close(self) -> None:
         """Stops reading."""
         self._follower.__exit__(None, None, None)
@@ -250,7 +254,8 @@ def decode_row(message: Message) -> tuple[str, ViewRow | None]:
     if value is None:
         return queue, None
     row = decode_json(_row_decoder, value)
-    found = ViewRow(row.activation_sequence, row.state, row.unread_messages)
+    as_of_ms = NEVER_MS if row.update_time is None else _instant_ms(row.update_time)
+    found = ViewRow(row.activation_sequence, row.state, row.unread_messages, as_of_ms=as_of_ms)
     return queue, found if row.members is None else _with_group(found, row, row.members)
 
 
@@ -258,10 +263,11 @@ def _with_group(found: ViewRow, row: _MonitorRow, members: int) -> ViewRow:
     """Returns a row with the facts that an observer knows about the consumer group."""
     has_committed = (row.last_commit_time or "") > (row.last_activated_time or "")
     is_unknown = row.one_more is None
-    found = replace(found, members=0 if is_unknown else members, has_committed=has_committed, is_unknown=is_unknown)
+    members = 0 if is_unknown else members
+    found = replace(found, members=members, has_committed=has_committed, is_unknown=is_unknown, is_observed=True)
     if row.one_more is not False or row.idle_since is None or row.update_time is None:
         return found
-    return replace(found, idle_since_ms=_instant_ms(row.idle_since), as_of_ms=_instant_ms(row.update_time))
+    return replace(found, idle_since_ms=_instant_ms(row.idle_since))
 
 
 def _instant_ms(iso: str) -> int:

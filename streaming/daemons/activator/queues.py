@@ -82,12 +82,16 @@ class Queues:
         self.decide(queue, step)
         return True
 
-    def tell_of_others(self, published: Set[str], step: Step) -> None:
-        """Makes new rows for the queues that have a published row, but no record of this activator."""
-        for queue in published - self.records.keys():
+    def tell_of_others(self, queues: Set[str], step: Step) -> None:
+        """Makes new rows for queues of which this activator has no record.
+
+        That a queue has an entry is told of a queue that stands for a consumer group, because another activator may
+        have no entry for it: views say that nobody watches the group if no activator has one.
+        """
+        for queue in queues - self.records.keys():
             entry, refusal = self.config.current.program_for(queue)
-            has_program = entry is not None and refusal is None
-            is_over = has_program or self.view.row(queue) is None
+            row, has_program = self.view.row(queue), entry is not None and refusal is None
+            is_over = row is None or (has_program and not row.is_observed)
             step.rows[queue] = None if is_over else self.rows.without_program(queue, entry, refusal)
 
     def take_changed(self, step: Step) -> None:
@@ -95,8 +99,8 @@ class Queues:
         for queue in self.view.take_changed():
             if queue in self.records:
                 self.decide(queue, step)
-            elif self.view.row(queue) is None:
-                step.rows[queue] = None  # the queue was dropped
+            elif (row := self.view.row(queue)) is None or row.is_observed:  # a queue without a row was dropped
+                self.tell_of_others({queue}, step)
 
     def decide_due(self, step: Step) -> None:
         """Decides for the queues that are due."""
@@ -112,6 +116,7 @@ class Queues:
         self.retention.look(config, step)
         for queue in sorted(queues):
             self.decide(queue, step)
+        self.tell_of_others(self.view.observed(), step)
 
     def decide(self, queue: str, step: Step) -> None:
         """Starts needed programs of the queue, stops programs without need, and notes when to decide again."""
@@ -167,10 +172,7 @@ class Queues:
                 step.changed.discard(queue)
                 step.told.discard(queue)
                 step.rows[queue] = None
-
-    def _is_silent(self, queue: str) -> bool:
-        seen = self.view.row(queue)
-        return seen is not None and seen.is_silent
+        self.tell_of_others(self.view.observed() & {*idle}, step)
 
     def _tell_of_nobody(self, queue: str, step: Step) -> None:
         """Notes once that no member has joined the group, although programs have exited or run for long."""

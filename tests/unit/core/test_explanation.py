@@ -382,5 +382,6 @@ class TestObservedQueues:
     def test_of_a_group_that_no_observer_can_see_nothing_is_promised(self, now: Situation) -> None:
         text = " ".join(why(seen_by(now, replace(SEEN, blind="Nobody watches it."))))
         assert "Nobody watches it." in text
+        assert "Activation" not in text, "it is not known whether that reader is still needed"
         assert "One more" not in text
         assert "The next message" not in text

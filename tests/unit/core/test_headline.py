@@ -31,6 +31,7 @@ def seen(**more: Any) -> Situation:
         (seen(is_running=False), Hindrance.QUIET_WINDOW, "no observer runs that would see the messages"),
         (seen(is_running=False), Hindrance.UNANSWERED, "A reader was requested at 10:00"),
         (seen(blind="It has no topics."), Hindrance.NOTHING_UNREAD, "no observer can see the messages of its consumer"),
+        (seen(blind="It has no topics."), Hindrance.UNANSWERED, "no observer can see the messages of its consumer"),
         (replace(ORDERS, waiting=1), Hindrance.READER_WAITS, "because a reader waits in RECEIVE"),
         (replace(ORDERS, waiting=2), Hindrance.READER_WAITS, "because 2 readers wait in RECEIVE"),
         (replace(ORDERS, tasks_running=2, max_queue_readers=2), Hindrance.TASK_LIMIT, "2 of at most 2 run"),
