@@ -95,20 +95,11 @@ class Told:
         started = [each.pid for each in row.programs if activated_at is not None and each.start_time >= activated_at]
         if started and is_gone:
             return f"the activator had started process {started[-1]} for it{and_gone}"
-        if row.programs and row.group is not None and row.unanswered_since is not None and not is_gone:
-            return f"process {words.oldest(row).pid} runs, and has not joined the consumer group {row.group}"
+        if not is_gone and (in_vain := words.why_not_expected(row)):
+            return in_vain
         if (is_gone or not row.programs) and ended and activated_at is not None and ended.at >= activated_at:
             return f"its program has exited: {ended.how}"
-        return "the activator that would start it does not run" if is_gone else self._like_others()
-
-    def _like_others(self) -> str:
-        """Returns the fate of the earlier programs, if they exited without joining the consumer group; else empty."""
-        row, count = self.row, self.row.exits_without_receive
-        if row.group is None or not words.have_exited_in_vain(row, _now()):
-            return ""
-        runs = f"process {words.oldest(row).pid} runs, and " if row.programs else ""
-        before = "the program before it has exited" if count == 1 else f"the {count} programs before it have exited"
-        return f"{runs}{before} without joining the consumer group {row.group}"
+        return "the activator that would start it does not run" if is_gone else ""
 
     def lines(self, *, is_off: bool = False) -> list[str]:
         """Returns all that is known, for people.

@@ -20,6 +20,7 @@ from tests.support.waiting import processes_with, wait_until
 
 # Ten times the longest wait on two busy cores.
 DEADLINE_S = 30.0
+LATER = "9999-01-01T00:00:00.000Z"
 
 # Writes a line when it starts, then waits for a file with its exit code: its own, or the file for all of its queue.
 PROGRAM = """
@@ -111,8 +112,8 @@ class Activating:
         self.producer.flush()
 
     def show(self, queue: str, sequence: int, state: str = "NOTIFIED", unread: int = 1, **more: Any) -> None:
-        """Writes the queue's row of the monitors view."""
-        row = {"state": state, "unread_messages": unread, "activation_sequence": sequence} | more
+        """Writes the queue's row of the monitors view, from after all exits: the monitor writes it again after each."""
+        row = {"state": state, "unread_messages": unread, "activation_sequence": sequence, "update_time": LATER} | more
         self.producer.produce(self.topics.monitors, json.dumps(row), queue)
         self.producer.flush()
 

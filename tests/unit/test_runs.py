@@ -444,7 +444,7 @@ class TestDiagnose:
         monkeypatch.setattr(activators, "read", lambda *_: {"orders": [Told(entry, False, 0)]})
         with runs.noted(note(file)) as ready:
             assert [*queue_faults.find(KAFKA, TOPICS, activators.read(KAFKA, TOPICS))] == []
-            failed = msgspec.structs.replace(entry, exits_without_receive=3)
+            failed = msgspec.structs.replace(entry, exits_without_receive=3, nobody_joined=True)
             monkeypatch.setattr(activators, "read", lambda *_: {"orders": [Told(failed, False, 0)]})
             [past] = queue_faults.find(KAFKA, TOPICS, activators.read(KAFKA, TOPICS))
             assert past.problem.startswith("when it last wrote, "), "what was known before stays known"

@@ -308,12 +308,22 @@ def test_queues_says_what_was_known_when_the_activator_ended(monkeypatch: pytest
             "process 42 runs, and has not joined the consumer group g",
         ),
         (
-            [told(group="g", programs=[ProgramRow(42, EARLIER)], exits_without_receive=4)],
-            "process 42 runs, and the 4 programs before it have exited without joining the consumer group g",
+            [told(group="g", programs=[ProgramRow(42, EARLIER)], exits_without_receive=4, nobody_joined=True)],
+            "process 42 runs, and the last 4 programs have exited without joining the consumer group g, so look at "
+            "their `group.id`",
         ),
         (
-            [told(group="g", exits_without_receive=1, nobody_joined=True, last_exit=ExitRow(LONG_AGO, "exit code 0"))],
-            "the program before it has exited without joining the consumer group g",
+            [told(group="g", exits_without_receive=1, nobody_joined=True, last_exit=ExitRow(FOREVER, "exit code 0"))],
+            "the last program has exited without joining the consumer group g, so look at its `group.id`",
+        ),
+        (
+            [told(programs=[ProgramRow(42, EARLIER)], exits_without_receive=5, nobody_joined=True)],
+            "process 42 runs, and the last 5 programs have exited without a RECEIVE, so see that they report",
+        ),
+        ([told(group="g", programs=[ProgramRow(42, EARLIER)], exits_without_receive=5)], ""),
+        (
+            [told(is_running=False, exits_without_receive=5, nobody_joined=True)],
+            "the activator that would start it does not run",
         ),
         ([told(NO_ENTRY)], "the activator has no entry that would start it"),
         (

@@ -7,9 +7,16 @@ from streaming.core.times import NEVER_MS
 # The view shows a leaving reader's last reports after one batch of the monitor (p99 0.45 s); this is four times that.
 SETTLE_MS = 2_000
 
-# The view shows a member of a consumer group, and its commit, after a look of the observer (every 0.5 s) and a batch of
-# the monitor. Without an observer, its answer is unknown after the quiet window (5 s). This is twice that.
+# A row of the monitor from so long after an exit shows each member of a consumer group, and its commit: the observer
+# looks every 0.5 s, and without an observer, its answer is unknown after the quiet window (5 s). This is twice that.
 SEEN_MS = 10_000
+
+# If the monitor shows nothing for so long after an exit, it is away, and its last row decides. A batch has begun before
+# the exit, and the next one shows the exit, so this is right for a monitor whose batches take 30 s.
+AWAY_MS = 60_000
+
+# The clocks of monitor and activator may differ by this much.
+CLOCKS_MS = 1_000
 
 # The monitor repeats a row that says that a group is idle. An older row, for example after an outage, proves nothing.
 FRESH_MS = 15_000
@@ -30,7 +37,7 @@ class ViewRow:
         has_committed: Whether an observer has seen a commit of the group since the last activation.
         idle_since_ms: Since when, as an observer reports, nothing has been unread and nothing was committed; None
             without such a report.
-        as_of_ms: When the row was written.
+        as_of_ms: When the batch began that wrote the row; NEVER_MS if that is unknown.
         is_unknown: Whether a consumer group reads the queue, but no observer says whether one more reader would have
             work, because no observer runs or the group rebalances.
         is_observed: Whether a consumer group reads the queue, of which an observer reports, or has reported.
@@ -50,6 +57,10 @@ class ViewRow:
     def is_silent(self) -> bool:
         """Returns whether no RECEIVE has come since the last activation."""
         return self.state == _NOTIFIED
+
+    def shows(self, instant_ms: int) -> bool:
+        """Returns whether the monitor wrote the row after an instant. The present time proves nothing: it may lag."""
+        return self.as_of_ms + CLOCKS_MS >= instant_ms
 
     def is_idle_for(self, duration_ms: int, now_ms: int) -> bool:
         """Returns whether the row is recent, and shows a group that has been idle for at least `duration_ms`."""

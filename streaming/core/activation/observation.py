@@ -44,9 +44,13 @@ class Observation:
         return self.at_ms if self.is_silent else NEVER_MS
 
     def counts(self) -> tuple[int, ...]:
-        """Returns the values that the monitors view shows; -1 for an unknown answer."""
+        """Returns the values that the monitors view shows; -1 for an unknown answer.
+
+        The time of the report is one of them, so that the time of the row says up to when the observer has seen what
+        the row shows.
+        """
         answer = -1 if self.one_more is None else int(self.one_more)
-        return self.members, answer, self.silent_since_ms, self.committed_ms, self.idle_since_ms
+        return self.members, answer, self.silent_since_ms, self.at_ms, self.committed_ms, self.idle_since_ms
 
     def next_due_ms(self, settings: CoreSettings) -> int:
         """Returns when the report becomes invalid without a further report; FOREVER_MS if it is already invalid."""

@@ -7,10 +7,10 @@ This module has no clock and no processes: the caller passes in wall-clock milli
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from streaming.core.activation import running_programs
-from streaming.core.activation.held_notifications import SEEN_MS, SETTLE_MS, Held, ViewRow
+from streaming.core.activation.held_notifications import AWAY_MS, SETTLE_MS, Held, ViewRow
 from streaming.core.activation.running_programs import LONG_MS, Ended, Program, crash_in_a_row, ending, fatal
 from streaming.core.activation.start_decisions import Action, Decision, Notified, Seen
 from streaming.core.activation.start_policy import Policy
@@ -56,7 +56,8 @@ class QueueActivator:
         partitions: The partitions of the queue's topic, if there are fewer than the entry allows programs.
         exits_without_receive: The number of programs with a successful exit code since the monitor last knew of a
             RECEIVE. The view shows a RECEIVE a moment late, so 1 proves nothing.
-        nobody_joined: Whether it is certain that no program that has exited has joined its consumer group.
+        nobody_joined: Whether it is certain that programs have exited without a RECEIVE or, with a consumer group,
+            without joining it.
         silent_ms: Since when the view has shown unread messages and a monitor that waits for a RECEIVE; otherwise
             FOREVER_MS.
         unanswered_ms: `silent_ms` once programs have run so long that they should have received; before, FOREVER_MS.
@@ -90,6 +91,8 @@ class QueueActivator:
         self.silent_ms = self.unanswered_ms = FOREVER_MS  # a reader may have received meanwhile
         for program in self.running.values():
             program.started_ms = min(program.started_ms, now_ms)
+        if self.ended is not None:
+            self.ended = replace(self.ended, at_ms=min(self.ended.at_ms, now_ms))
         if self.held is not None:
             longest_ms = RETRY_MS if self.held.is_gone else SETTLE_MS
             self.held.settled_ms = min(self.held.settled_ms, now_ms + longest_ms)
@@ -223,7 +226,7 @@ class QueueActivator:
                 decisions.append(self._drop(held, void))
                 held = None
         if held is not None:
-            pause = next(self._pauses(held, now_ms), "")
+            pause = next(self._pauses(held, policy or _NO_ENTRY, row, now_ms), "")
             blocked = _NO_LONGER if policy is None else next(self._blockers(held, policy, now_ms), pause)
             if not blocked:
                 return [*decisions, self._start_held(held, now_ms, fresh_id)]
@@ -241,10 +244,13 @@ class QueueActivator:
         if row is None or not row.is_silent or row.has_committed or row.is_unknown:
             self._has_received()
             return
-        self.nobody_joined |= running_programs.has_nobody_joined(self.exits_without_receive, self.ended, policy, now_ms)
+        self.nobody_joined |= running_programs.are_in_vain(self.exits_without_receive, self.ended, policy, row)
         is_unread = row.unread > 0 and not (policy.is_of_group and row.members > 0)
         self.silent_ms = min(self.silent_ms, now_ms) if is_unread else FOREVER_MS
-        self.unanswered_ms = self.silent_ms if now_ms >= self._answer_due_ms(policy) else FOREVER_MS
+        due_ms = self._answer_due_ms(policy)
+        # The row of a queue without a group is not repeated. LONG_MS is far longer than the monitor is ever late.
+        is_shown = row.shows(due_ms) or not policy.is_of_group
+        self.unanswered_ms = self.silent_ms if is_shown and now_ms >= due_ms else FOREVER_MS
 
     def _answer_due_ms(self, policy: Policy) -> int:
         """Returns when running programs should have received, or have joined their group; FOREVER_MS for never."""
@@ -292,11 +298,11 @@ class QueueActivator:
         if self.held is not None:
             yield self.held.settled_ms
             yield self.held.retry_ms
+            if policy.entry:
+                yield self._shown_by_ms(policy) + AWAY_MS
             yield from (program.started_ms + policy.startup_grace_ms for program in self.running.values())
         yield self.backoff_until_ms
         yield self._answer_due_ms(policy)
-        if policy.is_of_group and self.exits_without_receive and self.ended is not None:
-            yield self.ended.at_ms + SEEN_MS
         if policy.min_programs:
             yield self.min_from_ms
         yield from running_programs.rest_instants_ms(self.last_run_ms, policy)
@@ -344,14 +350,32 @@ class QueueActivator:
         ):
             yield f"a program of this queue is still starting (grace {grace_ms / 1000:g} s)"
 
-    def _pauses(self, held: Held, now_ms: int) -> Iterator[str]:
+    def _pauses(self, held: Held, policy: Policy, row: ViewRow | None, now_ms: int) -> Iterator[str]:
         """Yields the reasons why a held notification waits until a known instant."""
         if now_ms < held.retry_ms:
             yield f"gave up after {crash_in_a_row(self.crashes)}; tried again {_RETRY}"
         if now_ms < self.backoff_until_ms:
             yield f"back-off after {crash_in_a_row(self.crashes)}"
-        if not held.is_fresh and now_ms < held.settled_ms:
-            yield "waiting until the monitor has shown whether a reader is still needed"
+        is_settling = not held.is_fresh and now_ms < held.settled_ms
+        if is_settling or self._is_behind(held, policy, row, now_ms):
+            needed = "whether a reader is still needed"
+            yield f"waiting until the monitor has shown {needed}, for {AWAY_MS // 1_000} s at most"
+
+    def _is_behind(self, held: Held, policy: Policy, row: ViewRow | None, now_ms: int) -> bool:
+        """Returns whether the view is from before the last exit, after which the notification may be void."""
+        if row is None or (held.is_fresh and held.reason != _EXPIRED):
+            return False
+        shown_by_ms = self._shown_by_ms(policy)
+        return now_ms < shown_by_ms + AWAY_MS and not row.shows(shown_by_ms)
+
+    def _shown_by_ms(self, policy: Policy) -> int:
+        """Returns the earliest time of a row that shows the work of the program that ended last; NEVER_MS if none has.
+
+        An observer takes some time to see a commit.
+        """
+        if self.ended is None:
+            return NEVER_MS
+        return self.ended.at_ms + (SETTLE_MS if policy.is_of_group else 0)
 
     def _block(self, held: Held, blocked: str, *, is_told: bool) -> list[Decision]:
         """Notes why a held notification waits. Returns a decision if the reason is new and not told elsewhere."""

@@ -167,6 +167,8 @@ class Queue:
         self.sessions.heard(event.session_id, now_ms)
 
     def _session_ended(self, event: events.SessionEnded, now_ms: int) -> None:
+        # Also if nothing has changed: the activator waits for a row from after the end of its program.
+        self.is_view_stale |= self.monitor.state is State.NOTIFIED
         counted_before = self.sessions.rollbacks_known(event.session_id)
         self._rolled_back(self.sessions.end(event.session_id, now_ms), event.interrupted, counted_before, now_ms)
         self._add(self.sessions.marks.end(event.session_id, now_ms), now_ms)

@@ -56,18 +56,20 @@ class Ended:
     is_noticed_later: bool = False
 
 
-def has_nobody_joined(exits_without_receive: int, ended: Ended | None, policy: Policy, now_ms: int) -> bool:
-    """Returns whether it is certain that no program that has exited has joined its consumer group.
+def are_in_vain(exits_without_receive: int, ended: Ended | None, policy: Policy, row: ViewRow) -> bool:
+    """Returns whether it is certain that programs have exited without a RECEIVE, or without joining their group.
 
     Args:
         exits_without_receive: The number of programs with a successful exit code but without a RECEIVE.
         ended: The end of the program that ended last.
         policy: The config's entry.
-        now_ms: The time.
+        row: The queue's row of the view, which shows no RECEIVE and no new member.
     """
-    if not policy.is_of_group or not exits_without_receive or ended is None:
+    if ended is None or not exits_without_receive:
         return False
-    return exits_without_receive >= MANY_EXITS or now_ms >= ended.at_ms + SEEN_MS
+    if exits_without_receive >= MANY_EXITS:
+        return row.shows(ended.at_ms)
+    return policy.is_of_group and row.shows(ended.at_ms + SEEN_MS)
 
 
 def ending(exit_code: int | None) -> str:
@@ -131,8 +133,8 @@ def rest_instants_ms(last_run_ms: int, policy: Policy) -> tuple[int, int]:
 def why_rest_is_over(policy: Policy) -> str:
     """Returns why a program is started although nothing is unread."""
     return (
-        f"no consumer of the group has run for {_duration(policy.longest_rest_ms)}, and Kafka forgets the offsets of a "
-        "group that stays empty (`offsets.retention.minutes`)"
+        f"no consumer of the group was seen for {_duration(policy.longest_rest_ms)}, and Kafka forgets the offsets of "
+        "a group that stays empty (`offsets.retention.minutes`)"
     )
 
 

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 
 from streaming.core.activation.program_starts import QueueActivator
-from streaming.core.activation.running_programs import MANY_EXITS
 from streaming.core.activation.start_decisions import Action, Decision
 from streaming.core.activation.start_policy import Policy
 from streaming.core.times import FOREVER_MS, iso_time
@@ -55,7 +54,7 @@ class Queues:
     rows: Rows
     programs: Mapping[str, tuple[str, RunningProgram]]
     _due_ms: dict[str, int] = field(default_factory=dict, init=False)
-    # The queues for which an event says that no member has joined the group.
+    # The queues for which an event says that programs have exited or run for long without any work.
     _unjoined: set[str] = field(default_factory=set, init=False)
 
     def take(self, record: Activation, is_old: bool, step: Step) -> bool:
@@ -134,7 +133,7 @@ class Queues:
                     self._apply(queue, [decision], step)
         if _without_decisions(state) != before:
             step.changed.add(queue)
-        if policy is not None and policy.is_of_group:
+        if policy is not None:
             self._tell_of_nobody(queue, step)
         due_ms = state.next_ms(policy, step.now_ms)
         if due_ms < FOREVER_MS:
@@ -148,15 +147,13 @@ class Queues:
         # The messages of a program are to blame only if it has crashed by itself.
         by_itself = end.code is not None and not is_stop_code(end.code) and not state.running[session_id].is_stopping
         step.ended.append(SessionEnded(queue, session_id, interrupted=step.has_kafka_problem or not by_itself))
-        crashes, useless = state.crashes, state.exits_without_receive
+        crashes = state.crashes
         decisions = state.exited(
             session_id, end.code, self._policy(queue), step.now_ms, is_noticed_later=end.is_noticed_later
         )
         row = self.rows.of(queue, self.records[queue], {}, step.now_ms)
         has_failed = state.crashes > crashes or state.fatal_exit_code is not None
         self._apply(queue, decisions, step, pid, "".join(f"; {line}" for line in words.log(row) if has_failed))
-        if row.group is None and useless < MANY_EXITS <= state.exits_without_receive and self._is_silent(queue):
-            step.note(queue, "nothing received", words.without_receive(row))
 
     def forget(self, store: Store, step: Step) -> None:
         """Removes idle queues without a decision in the last _FORGET_AFTER_MS."""
@@ -175,7 +172,7 @@ class Queues:
         self.tell_of_others(self.view.observed() & {*idle}, step)
 
     def _tell_of_nobody(self, queue: str, step: Step) -> None:
-        """Notes once that no member has joined the group, although programs have exited or run for long."""
+        """Notes once that no RECEIVE or no new member has come, although programs have exited or run for long."""
         state = self.records[queue].state
         if not state.exits_without_receive and state.unanswered_ms >= FOREVER_MS:
             self._unjoined.discard(queue)
@@ -185,7 +182,7 @@ class Queues:
             for question in words.in_vain(row, iso_time(step.now_ms)):
                 self._unjoined.add(queue)
                 step.told.add(queue)  # the row tells others
-                step.note(queue, "nobody has joined", question)
+                step.note(queue, "nothing received" if row.group is None else "nobody has joined", question)
 
     def _start(self, queue: str, decision: Decision, step: Step) -> None:
         """Starts a program, which waits at its gate. A failure counts as a crash."""

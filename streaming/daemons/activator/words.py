@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from streaming.core.activation.held_notifications import SEEN_MS
-from streaming.core.activation.running_programs import LONG_MS, MANY_EXITS, crash_in_a_row, fatal
+from streaming.core.activation.running_programs import LONG_MS, crash_in_a_row, fatal
 from streaming.core.numbers import plural
 from streaming.core.times import iso_time
 from streaming.system import hints
@@ -131,26 +130,12 @@ def in_vain(row: ActivatorRow, now: str) -> Iterator[str]:
         row: The row.
         now: The time, ISO 8601.
     """
-    if have_exited_in_vain(row, now):
+    if row.nobody_joined:
         yield without_receive(row)
     if row.group is not None:
         yield from _joins_nothing(row)
     else:
         yield from _reads_nothing(row, now)
-
-
-def have_exited_in_vain(row: ActivatorRow, now: str) -> bool:
-    """Returns whether it is certain that programs have exited without any work. For a group, a single exit is enough.
-
-    Args:
-        row: The row. The activator writes the row again at that time, so that the fact is known if the activator ends.
-        now: The time, ISO 8601.
-    """
-    if row.exits_without_receive >= MANY_EXITS or row.nobody_joined:
-        return True
-    if row.group is None or not row.exits_without_receive or row.last_exit is None:
-        return False
-    return row.last_exit.at <= _before(now, SEEN_MS)
 
 
 def oldest(row: ActivatorRow) -> ProgramRow:
@@ -206,7 +191,7 @@ def _past_of_programs(row: ActivatorRow, at: str) -> Iterator[str]:
         yield f"it had given up after {_crashes_with_last(row)}"
     elif row.crashes and (row.backoff_until is not None or _is_another_try(row, at)):
         yield f"there had been {_crashes_with_last(row)}"
-    if have_exited_in_vain(row, at):
+    if row.nobody_joined:
         yield without_receive(row)
     if row.group is not None:
         yield from _joins_nothing(row, is_past=True)
@@ -227,6 +212,20 @@ def without_receive(row: ActivatorRow) -> str:
         f"{programs} exited, and the observer has seen nobody join the consumer group {row.group} or commit in it: "
         f"{they} consume with this `group.id`? See {_consumer_groups()}"
     )
+
+
+def why_not_expected(row: ActivatorRow) -> str:
+    """Returns why a program of a running activator brings no reader, and what to look at; empty if one may come."""
+    runs = f"process {oldest(row).pid} runs, and " if row.programs else ""
+    if not row.nobody_joined:
+        is_late = runs and row.group is not None and row.unanswered_since is not None
+        return f"{runs}has not joined the consumer group {row.group}" if is_late else ""
+    count = row.exits_without_receive
+    who, their = ("program has", "its") if count == 1 else (f"{count} programs have", "their")
+    what = f"joining the consumer group {row.group}, so look at {their} `group.id`"
+    if row.group is None:  # then they are at least three
+        what = "a RECEIVE, so see that they report"
+    return f"{runs}the last {who} exited without {what}"
 
 
 def left_running(programs: Sequence[tuple[str, int]]) -> str:

@@ -28,6 +28,7 @@ from tests.support.histories import (
     create_queue,
     empty,
     group,
+    monitored,
     observed,
     received,
     waiting,
@@ -350,17 +351,28 @@ class TestIdleness:
         timeline.at(2 * MINUTE, observed(0, False, 1))
         assert seen(timeline).idle_since_ms == 2 * MINUTE
 
-    def test_the_row_of_an_idle_group_with_members_shows_again_and_again_that_the_observer_goes_on(self) -> None:
-        timeline = watched((0, observed(0, False, 1)), until_s=300)
+    @pytest.mark.parametrize("look", [observed(0, False, 1), observed(5, True), observed(5, True, 1)])
+    def test_the_row_of_a_group_shows_again_and_again_that_the_observer_goes_on(self, look: Event) -> None:
+        timeline = watched((0, look), until_s=300)
         written = [now_ms for now_ms, _ in timeline.rows]
         longest = max(later - earlier for earlier, later in pairwise([*written, 300 * SECOND]))
         assert longest <= W
         timeline.run_until(DAY)
-        assert max(now_ms for now_ms, _ in timeline.rows) < 310 * SECOND, "a silent observer does not"
+        latest = max(now_ms for now_ms, _ in timeline.rows)
+        assert latest <= 300 * SECOND + CoreSettings().external_activation_timeout_ms, "a silent observer does not"
 
 
 class TestSessionsThatTheMonitorDoesNotKnow:
     """The activator reports the end of each program, though consumers that report nothing have no sessions."""
+
+    def test_while_a_reader_is_awaited_a_row_is_from_after_the_end(self) -> None:
+        for event, is_awaited in ((arrived(5), True), (observed(5, True), True), (empty("r"), False)):
+            timeline = monitored()
+            timeline.at(SECOND, event)
+            timeline.run_until(4 * SECOND)
+            timeline.at(4 * SECOND, ENDED("program"))
+            timeline.run_until(6 * SECOND)
+            assert any(4 * SECOND <= now_ms < 6 * SECOND for now_ms, _ in timeline.rows) == is_awaited
 
     @staticmethod
     def shown(queue: Queue) -> list[object]:

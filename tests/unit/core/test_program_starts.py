@@ -11,7 +11,7 @@ from streaming.core.activation.program_starts import MAX_REMEMBERED, RETRY_MS, Q
 from streaming.core.activation.running_programs import LONG_MS, Ended
 from streaming.core.activation.start_decisions import Action, Decision, Notified
 from streaming.core.activation.start_policy import Policy
-from streaming.core.times import FOREVER_MS
+from streaming.core.times import FOREVER_MS, NEVER_MS
 
 SECOND = 1_000
 GRACE = 10 * SECOND
@@ -19,10 +19,14 @@ POSTED = "2026-01-01T00:00:00.000Z"
 POLICY = Policy("entry", max_programs=2, fatal_exit_codes=frozenset({78}), max_restarts=2)
 ON_EMPTY = "MESSAGE_ARRIVED_ON_EMPTY_QUEUE"
 ACCUMULATING = "MESSAGES_ACCUMULATING"
+WAITS = "waiting until the monitor has shown whether a reader is still needed, for 60 s at most"
 
 
 class Queue:
-    """The activator of one queue, with the view, the policy and the time that it is given."""
+    """The activator of one queue, with the view, the policy and the time that it is given.
+
+    A row without a time is from this instant, as if the monitor were never late.
+    """
 
     def __init__(self, policy: Policy | None = POLICY) -> None:
         self.state = QueueActivator()
@@ -34,7 +38,10 @@ class Queue:
     def decide(self, decisions: list[Decision] | None = None) -> list[Decision]:
         decided = list(decisions or [])
         while True:
-            more = self.state.decide(self.policy, self.row, self.now_ms, next(self.ids))
+            row = self.row
+            if row is not None and row.as_of_ms == NEVER_MS:
+                row = replace(row, as_of_ms=self.now_ms)
+            more = self.state.decide(self.policy, row, self.now_ms, next(self.ids))
             decided += more
             if all(decision.action is not Action.START for decision in more):
                 return decided
@@ -268,7 +275,7 @@ def test_a_crash_is_answered_by_a_restart_with_a_session_of_its_own_after_the_ba
     assert blocked(queue) == "back-off after crash 1 in a row", "which the sentence about the exit has said"
     assert queue.next_in_ms() == SECOND
     assert queue.after(SECOND) == []
-    assert blocked(queue) == "waiting until the monitor has shown whether a reader is still needed"
+    assert blocked(queue) == WAITS
     [start] = queue.after(SECOND)
     assert start.action is Action.START
     assert start.notification_id == "id-1"
@@ -458,7 +465,7 @@ def test_an_entry_that_has_changed_ends_the_back_off() -> None:
     queue.exit("id-1", 1)
     queue.policy = replace(POLICY, entry="another")
     assert queue.decide() == []
-    assert blocked(queue) == "waiting until the monitor has shown whether a reader is still needed"
+    assert blocked(queue) == WAITS
     assert queue.state.crashes == 0
 
 

@@ -73,7 +73,7 @@ class Simulation:
         """
         self.sequence = 1 if self.random.random() < 0.02 else self.sequence + 1
         if self.random.random() < 0.7:
-            self.row = ViewRow(self.sequence, "NOTIFIED", self.random.choice((1, 5)))
+            self.row = ViewRow(self.sequence, "NOTIFIED", self.random.choice((1, 5)), as_of_ms=self.as_of_ms())
         is_old = self.random.random() < 0.1
         reason, post_time = self.random.choice(REASONS), f"batch {next(self.ids)}"
         for _ in range(self.random.choice((1, 1, 2))):
@@ -91,10 +91,14 @@ class Simulation:
 
     def view(self) -> None:
         state = self.random.choice(("INACTIVE", "NOTIFIED", "NOTIFIED", "RECEIVES_OCCURRING", None))
-        self.row = ViewRow(self.sequence, state, self.random.choice((-1, 0, 1, 5)))
+        self.row = ViewRow(self.sequence, state, self.random.choice((-1, 0, 1, 5)), as_of_ms=self.as_of_ms())
         if self.random.random() < 0.4:
             idle_ms, members = self.random.choice((0, 2_000, 9_000)), self.random.choice((0, 1))
             self.row = ViewRow(self.sequence, "INACTIVE", 0, members, False, self.now_ms - idle_ms, self.now_ms)
+
+    def as_of_ms(self) -> int:
+        """Returns when the batch of a row has begun: just now, or earlier if the monitor is late."""
+        return self.now_ms - self.random.choice((0, 0, 30_000))
 
     def exit(self) -> None:
         if self.state.running:
@@ -237,7 +241,7 @@ def test_what_is_still_needed_is_started_in_the_end(seed: int) -> None:
         held = simulation.state.held
         if held is None:
             continue
-        simulation.row = ViewRow(held.sequence, "NOTIFIED", 1)
+        simulation.row = ViewRow(held.sequence, "NOTIFIED", 1, as_of_ms=simulation.now_ms)
         simulation.now_ms += SETTLE_MS
         simulation.decide()
         assert simulation.state.running, f"seed {seed}: not started: {held}"
