@@ -1,4 +1,4 @@
-"""Numbers for people."""
+"""Numbers in sentences."""
 
 
 def plural(count: int, noun: str) -> str:

@@ -117,7 +117,7 @@ class QueueDefinition:
             self.notifications.pop(command.notification, None)
 
     def _create(self, options: QueueOptions) -> None:
-        """Applies CREATE QUEUE to an existing queue. Event notifications stay, except the automatic one."""
+        """Applies CREATE QUEUE to an existing queue. Event notifications stay, except the automatic `default`."""
         if self.is_automatic:
             self.notifications.pop(DEFAULT_NOTIFICATION, None)
         self.is_automatic = False

@@ -1,4 +1,4 @@
-"""The events of a queue. An event carries neither queue nor time: the caller that applies it knows both."""
+"""The events of a queue. An event has no queue and no time: the caller that applies the event knows them."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -136,7 +136,7 @@ class SessionEnded:
 
 @dataclass(slots=True)
 class ReportsLost:
-    """Reports were deleted before the monitor has read them. Some may have been about this queue."""
+    """Kafka deleted reports before the monitor read them. Some of the reports may have been about this queue."""
 
 
 @dataclass(slots=True)
@@ -153,7 +153,8 @@ class TaskExited:
 
     Attributes:
         task_id: The task.
-        exit_code: -9 means that signal 9 killed the task; None counts as an exit by itself.
+        exit_code: -9 means that signal 9 killed the task; None means that the code is unknown, and that the task counts
+            as one that exited by itself.
         reason: A further text of the host, such as the last line of the task's output.
         interrupted: Whether the host has ended the task because the host itself is being stopped.
     """

@@ -17,7 +17,7 @@ class Observed:
         is_running: Whether an observer runs; None: unknown.
         blind: The sentence that says why no observer can see the group's messages; empty without such a reason.
         as_of: When the monitor wrote the report, if that is known.
-        members_now: The number of members at this moment; None: unknown. A known number replaces the reported one.
+        members_now: The number of members at this moment; None: unknown. A known number replaces the reported number.
     """
 
     members: int
@@ -111,7 +111,7 @@ class Situation:
 
 
 def why(now: Situation) -> list[str]:
-    """Returns sentences that say why the monitor is in its state, and what would change the state."""
+    """Returns sentences that say why the monitor is in its state, and which events would change the state."""
     return _state(now) if now.is_watched else [f"{now.gone}. This is as the last one has left it.", *_state(now)]
 
 
@@ -167,7 +167,7 @@ def _unless_task(now: Situation) -> str:
 def when(
     *, is_watched: bool, instant: str, is_due: bool, batches: str = "the monitor's", monitor: str = "a monitor"
 ) -> str:
-    """Returns when a monitor does something that is due at an instant.
+    """Returns the words for the time at which a monitor does the work that is due at an instant.
 
     Args:
         is_watched: Whether a monitor may run.
@@ -263,7 +263,7 @@ def _no_task(now: Situation) -> str:
 
 
 def _all_tasks(now: Situation) -> str:
-    """Returns that the limit of tasks is reached. The monitor also counts tasks that no host has taken."""
+    """Returns the sentence that the limit of tasks is reached. The monitor also counts tasks that no host has taken."""
     run = _now_or_then(now, "run or wait", "ran or waited")
     return f"max_queue_readers, {now.max_queue_readers}, tasks {run} for a host"
 

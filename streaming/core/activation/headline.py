@@ -1,4 +1,4 @@
-"""Says in one sentence why a reader is, or is not, started now, by the verdict of the monitor's last check."""
+"""Says in one sentence why a reader is, or is not, started now, according to the monitor's last check."""
 
 from streaming.core.activation.explanation import Situation
 from streaming.core.activation.queue_monitor import Hindrance, Reason, State

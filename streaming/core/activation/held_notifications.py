@@ -70,7 +70,7 @@ class ViewRow:
 
 @dataclass(slots=True)
 class Held:
-    """A notification that has not been answered by a start.
+    """A notification for which the activator has not started a program yet.
 
     Attributes:
         notification_id: The id of the notification.

@@ -1,7 +1,7 @@
 """The last report of an observer on the consumer group that reads a queue and reports nothing itself.
 
-The observer says whether one more reader of the group would have work, so the monitor need not conclude it from results
-of readers. A report is valid for W: the silence of an observer is not a yes.
+The observer says whether one more reader of the group would have work, so the monitor need not conclude this from
+results of readers. A report is valid for W. After that, the answer is unknown.
 """
 
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class Observation:
     idle_since_ms: int = NEVER_MS
 
     def end_if_old(self, now_ms: int, settings: CoreSettings) -> None:
-        """Makes the answer unknown once the observer has been silent for longer than W. Silence is not idleness."""
+        """Makes the answer unknown once the observer has been silent for longer than W. Ends the group's idle time."""
         if now_ms - self.at_ms > settings.quiet_window_ms:
             self.one_more, self.is_silent = None, True
             self.idle_since_ms = NEVER_MS

@@ -1,9 +1,10 @@
 """The decisions of the activator for one queue: whether it starts a reader program, and the reason.
 
-The activator answers a notification with a start, or holds it with the reason that blocks it, or drops it with the
-reason that makes it void. It holds a notification without a limit of time, but only while the monitors view shows that
-the monitor waits for the answer. A RECEIVE ends this wait. Then the monitor notifies again if needed.
-This module has no clock and no processes: the caller passes in wall-clock milliseconds and carries out the decisions.
+The activator starts a program for a notification, holds the notification while a reason blocks the start, or drops the
+notification for a reason that makes it void. It holds a notification without a limit of time, but only while the
+monitors view shows that the monitor waits for the answer. A RECEIVE ends this wait. Then the monitor notifies again if
+needed. This module has no clock and no processes: the caller passes in wall-clock milliseconds and carries out the
+decisions.
 """
 
 from collections.abc import Iterator
@@ -123,7 +124,7 @@ class QueueActivator:
         return self._hold(held)
 
     def _known(self, new: Notified) -> Decision | None:
-        """Returns the decision about a notification of an activation that is already known; None for a new one."""
+        """Returns the decision about a notification of a known activation; None for a new activation."""
         running = [
             Seen(program.notification_id, program.sequence, program.post_time)
             for program in self.running.values()
@@ -141,7 +142,7 @@ class QueueActivator:
         return Decision(action, why, notification_id=new.notification_id)
 
     def disabled(self, sequence: int, post_time: str) -> list[Decision]:
-        """Takes in BROKER_QUEUE_DISABLED. Drops the held notification if it is older."""
+        """Takes in BROKER_QUEUE_DISABLED. Drops an older held notification."""
         why = f"#{sequence} says that the queue was disabled after too many rollbacks; set it ON again"
         if self.held is None or (self.held.post_time, self.held.sequence) > (post_time, sequence):
             return [Decision(Action.IGNORE, why)]
@@ -378,7 +379,7 @@ class QueueActivator:
         return self.ended.at_ms + (SETTLE_MS if policy.is_of_group else 0)
 
     def _block(self, held: Held, blocked: str, *, is_told: bool) -> list[Decision]:
-        """Notes why a held notification waits. Returns a decision if the reason is new and not told elsewhere."""
+        """Notes why a held notification waits. Returns a decision if the reason is new and no other output shows it."""
         is_new, held.blocked, held.is_fresh = blocked != held.blocked, blocked, False
         if is_told or not is_new:
             return []

@@ -1,8 +1,8 @@
 """A queue: its definition, its count of unread messages, its sessions, its tasks and its monitor.
 
 A batch applies the queue's events without a check, then ends waits, transactions and tasks that are due, and then
-checks once. So the records that the batch writes are true at its end. After an outage, each queue that still needs a
-reader gets one notification.
+checks once. So the records that the batch writes are true at the end of the batch. After an outage, each queue that
+still needs a reader gets one notification.
 """
 
 from collections.abc import Callable
@@ -141,7 +141,7 @@ class Queue:
         self._set_unread(event.unread, now_ms)
 
     def _end_observation(self, reported_ms: int, silence_ms: int) -> None:
-        """Drops the observation if the observer was silent for longer than `silence_ms` before another report."""
+        """Drops the observation if the observer had been silent for `silence_ms` when a sender or reader reported."""
         if self.observation is not None and reported_ms - self.observation.at_ms > silence_ms:
             self.observation = None
 
@@ -372,7 +372,7 @@ class Queue:
         )
 
     def take_view_due(self, is_changed: bool, is_count_changed: bool, now_ms: int) -> bool:
-        """Returns whether to write the view's row: at once for a change, once per check interval for a count."""
+        """Returns whether to write the view's row now. A change of only a count waits for the check interval."""
         self.is_view_stale |= is_count_changed
         has_rested = now_ms - self.view_written_ms >= self.settings.check_interval_ms
         if not (is_changed or self.is_definition_changed or (self.is_view_stale and has_rested)):

@@ -124,8 +124,8 @@ class Work:
 
     Attributes:
         unread: The signed count of unread messages (D4).
-        has_arrived: The premise of rule A: in this batch a message arrived on the empty queue, and some are still
-            unread.
+        has_arrived: The premise of rule A: in this batch a message arrived on the empty queue, and the queue still has
+            unread messages.
         waiting: The number of sessions that wait without WHERE.
         timeout_ms: T; FOREVER_MS if T never expires, or if the end of T would change nothing.
         can_activate: Whether the queue has an event notification, or a task can be started.
@@ -158,7 +158,7 @@ class QueueMonitor:
         self.is_timed_out = False
 
     def fire(self, trigger: Trigger, now_ms: int) -> None:
-        """Applies the transition for a trigger. If TRANSITIONS has none, raises KeyError and changes nothing."""
+        """Applies the transition for a trigger. If TRANSITIONS has no such row, raises KeyError."""
         transition = _BY_STATE[self.state][trigger]
         if transition is None:
             raise KeyError((self.state, trigger))
@@ -200,7 +200,7 @@ class QueueMonitor:
             self.result_due_ms = ended_ms + RESULT_DUE_MS
 
     def quiet_window_ms(self, settings: CoreSettings) -> int:
-        """Returns W of this queue. If `observed`, the third and each further useless activation doubles W (D12)."""
+        """Returns W of this queue. Under `observed`, the third and each further useless activation doubles W (D12)."""
         doublings = self.useless_activations - USELESS_ACTIVATIONS_TOLERATED
         if doublings <= 0 or settings.semantics is Semantics.LITERAL:
             return settings.quiet_window_ms
@@ -255,7 +255,7 @@ class QueueMonitor:
         return verdict if isinstance(verdict, Reason) else None
 
     def hindrance(self, work: Work, now_ms: int, settings: CoreSettings) -> Hindrance | None:
-        """Returns why a check at this instant would request no reader; None if it would request one.
+        """Returns why a check at this instant would request no reader; None if it would request a reader.
 
         Returns None for a queue without a monitor too.
         """

@@ -80,17 +80,17 @@ def ending(exit_code: int | None) -> str:
 
 
 def crash_in_a_row(count: int) -> str:
-    """Returns in words that this number of programs in a row has crashed."""
+    """Returns the words for this number of crashes in a row."""
     return f"crash {count} in a row"
 
 
 def fatal(exit_code: int) -> str:
-    """Returns in words that an exit code forbids further starts."""
+    """Returns the words for an exit code that forbids further starts."""
     return f"exit code {exit_code} was fatal"
 
 
 def surplus(programs: Mapping[str, Program], policy: Policy, row: ViewRow | None, now_ms: int) -> str | None:
-    """Returns the session of the program that is asked to end now; None if no program is.
+    """Returns the session of the program that is asked to end now; None without such a program.
 
     The youngest program ends first, if it has had the time to begin its work. The next program follows after its end.
     """

@@ -49,7 +49,7 @@ class Lease:
 
 @dataclass(slots=True)
 class Wait:
-    """A wait in RECEIVE or GET CONVERSATION GROUP. The wait ends at `ends_ms`, or only with its lease if FOREVER_MS."""
+    """A wait in RECEIVE or GET CONVERSATION GROUP. If `ends_ms` is FOREVER_MS, only the lease ends the wait."""
 
     where: bool
     ends_ms: int
@@ -219,7 +219,7 @@ class Sessions:
         self.room.take(_transaction_bytes(transaction_id, received) - before_bytes)
 
     def _ended_with(self, session_id: str) -> dict[str, Session]:
-        """Returns the session, and the sessions of the program with this id."""
+        """Returns the session with this id, and the sessions of the program with this id."""
         ids = [session_id, *self._of_program.get(session_id, ())]
         return {each: self.by_id[each] for each in ids if each in self.by_id}
 
@@ -244,7 +244,7 @@ class Sessions:
     def end(self, session_id: str, now_ms: int) -> int:
         """Removes a session that has ended, and the sessions of the program with this id.
 
-        Their transactions are given back and marked, because a COMMIT may still follow: readers may share an id.
+        Their transactions are given back and marked, because another reader with the same id may still commit.
 
         Returns:
             The number of messages given back.
@@ -309,7 +309,7 @@ class Sessions:
 
 
 def _sum_bytes(before: int, messages: int) -> int:
-    """Returns the size in bytes of a transaction's number of messages after the session has received more."""
+    """Returns the size in bytes of the number of a transaction's messages, after more messages were received."""
     return number_bytes(min(before + messages, MAX_MESSAGES))
 
 

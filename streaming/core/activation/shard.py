@@ -113,7 +113,7 @@ def _enter(queue: Queue | None, room: Room) -> tuple[State | None, tuple[int, ..
 
 
 def _create(event: Event, settings: CoreSettings, room: Room) -> Queue | None:
-    """Returns a new queue for an event that creates one, before the event is applied; None for all other events.
+    """Returns a new queue for an event that creates a queue, before the event is applied; None for all other events.
 
     Raises:
         RefusedEventError: The shard has too many queues, or its room is used up.

@@ -101,7 +101,7 @@ def _as_it_is(snapshot: Snapshot) -> Snapshot:
 
 
 def _start_again(snapshot: Snapshot) -> Snapshot:
-    """Makes failed procedures due. Replaces the last activation that started a task by the first unanswered one."""
+    """Makes a failed procedure due now. Forgets the last activation with a task if a RECEIVE has answered it."""
     *queue, tasks = snapshot
     if tasks is None:
         return snapshot

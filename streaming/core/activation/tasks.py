@@ -1,6 +1,6 @@
 """The tasks that internal activation has started for a queue (D9).
 
-A task counts as running as soon as the monitor requests it, so the monitor requests no second task while the first one
+A task counts as running as soon as the monitor requests it, so the monitor requests no second task while the first task
 is starting. The task's host repeats TASK_STARTED while the task runs. A task without a report for the task lease is
 lost and no longer counts.
 """
@@ -195,7 +195,7 @@ class Tasks:
         return self.retry_ms if self.failures > 1 and self.retry_ms < FOREVER_MS else NEVER_MS
 
     def answered(self) -> None:
-        """Notes a RECEIVE or a new monitor. Running tasks no longer count as failed, and failures are forgotten."""
+        """Notes a RECEIVE or a new monitor. Forgets failures; the end of a running task is no failure any more."""
         self.unanswered_from = 0
         self._forgive()
 

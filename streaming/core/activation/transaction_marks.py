@@ -64,7 +64,7 @@ class Marks:
         return next(reversed(self.by_key.values())).given_back_ms if self.by_key else NEVER_MS
 
     def add(self, key: Key, messages: int, has_room: bool, now_ms: int) -> None:
-        """Marks messages that were given back. Without room, a transaction that has no mark gets none.
+        """Marks messages that were given back. Without room, no transaction gets a new mark.
 
         A session stores its id once for all its open transactions, but each mark stores the id again. So marks can take
         a hundred times the room of small transactions. Without its mark, a late COMMIT subtracts nothing, so the count
@@ -99,7 +99,7 @@ class Marks:
         self._counted.clear()
 
     def end(self, session_id: str, now_ms: int) -> int:
-        """Returns the number of messages of an ended session or program that the count lacks. They are unread again."""
+        """Returns how many messages of an ended session or program the count lacks. They are unread again."""
         self.drop_old(now_ms)
         messages = 0
         for key in list(self._missing.get(session_id, ())):

@@ -64,7 +64,7 @@ class Connection:
         return True
 
     def try_again(self, now_ms: int) -> bool:
-        """Opens a closed connection for which something waits, unless it rests. Returns whether it opens now."""
+        """Opens a closed connection with a waiting message, unless the destination rests. Returns whether it opens."""
         if self.state is not ConnectionState.CLOSED or not self.is_wanted or now_ms < self.suppressed_until_ms:
             return False
         self._change(ConnectionState.CONNECTING, now_ms)
@@ -81,7 +81,7 @@ class Connection:
         Args:
             now_ms: The instant.
             reason: The reason.
-            is_pending: Whether something still waits. Then the connection is opened again after its rest.
+            is_pending: Whether a message still waits. Then the connection is opened again after the rest.
         """
         has_failed = self.state is ConnectionState.CONNECTING
         rest_ms = self.times.after_failure_ms if has_failed else self.times.after_disconnection_ms

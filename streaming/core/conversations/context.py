@@ -57,7 +57,7 @@ class Context:
         settings: The settings.
         now_ms: The time by the shard's clock.
         broker_ms: The time by the brokers' clock: the timestamp of the batch's newest record.
-        waiting_count: The number of the shard's messages that wait, also for an acknowledgement.
+        waiting_count: The number of the shard's messages that wait for delivery or for an acknowledgement.
         conversations: The number of the shard's conversations.
         incoming_conversations: The number of the shard's conversations that began in other instances.
         away: Address of another instance -> the instant until which it counts as not reachable.
@@ -68,7 +68,7 @@ class Context:
             NEVER_MS: not known. Lifetimes and timers that end later wait for the next batch.
         decisions: The decisions so far, in order.
         slowest_ms: The time of the batch's slowest acknowledgement; None: there was no acknowledgement.
-        let_go: The number of held messages that may still be let go in this batch.
+        let_go: The number of held messages that this batch may still release.
     """
 
     definitions: Definitions
@@ -147,7 +147,7 @@ class Context:
     def resend_after_ms(self) -> int:
         """Returns the time after which a message is sent again for the first time.
 
-        It is the time of the settings, but at least twice the time that acknowledgements take: under load, early
+        This is the time of the settings, but at least twice the time that acknowledgements take. Under load, early
         repetitions would delay acknowledgements further.
         """
         settings = self.settings

@@ -38,8 +38,9 @@ class Endpoint:
             until the service has been found.
         group_id: Its conversation group.
         timer_ms: The instant of its DialogTimer, by the brokers' clock; FOREVER_MS: no timer is set.
-        broker_instance: The broker instance that its messages name until the endpoint ends: that of its database when
-            the service was found. Empty: the database had none. None: not known yet.
+        broker_instance: The broker instance that the endpoint's messages name until the endpoint ends: the broker
+            instance of its database when the service was found. Empty: the database had no broker instance. None: not
+            known yet.
     """
 
     state: State
@@ -94,7 +95,7 @@ class Held:
         why: The reason.
         since_ms: The instant since which messages have been held.
         number: The number of Service Broker's message for the reason; None: Service Broker has no such message.
-        text: The reason in words, for people.
+        text: The reason in words.
         retry_ms: The instant before which no delivery is tried, after a failed delivery; None: no delivery has failed.
     """
 
@@ -110,7 +111,7 @@ class Returned:
     """The last deliveries that the transport has returned.
 
     Attributes:
-        below: The number below which messages were held at that time.
+        below: The number below which messages were held when the deliveries were returned.
         since_ms: The instant since which these messages have been held, unless they have arrived in the meantime.
     """
 
@@ -156,7 +157,7 @@ class Ahead:
     Attributes:
         kind: The kind.
         offset: The offset of its record in service-incoming.
-        received_ms: The instant at which it was read.
+        received_ms: The instant at which the router read the record.
     """
 
     kind: Kind
@@ -186,9 +187,9 @@ class Sending:
     """Messages go to the far endpoint's address: some may have been sent there already.
 
     Attributes:
-        next_to_send: The number of the next message to send. It falls when messages are sent again.
-        resend_ms: The instant at which messages without acknowledgement are sent again; None: not all messages that may
-            go have been sent.
+        next_to_send: The number of the next message to send. The number falls when messages are sent again.
+        resend_ms: The instant at which messages without acknowledgement are sent again; None: some messages that may be
+            sent now have not been sent yet.
     """
 
     next_to_send: int
@@ -203,14 +204,16 @@ class FarEndpoint:
         side: The side of the far endpoint.
         broker_instance: The broker instance of its database, empty if the database has none; None: no message of the
             far endpoint has come.
-        address: The address to which messages were sent last; empty: none was sent, or there is no route any more.
-        came_back_from: The addresses from which messages have come back to this instance. Routes to them are passed
-            over. If no other route is left, these addresses are tried again from time to time.
+        address: The address to which messages were sent last; empty: no message was sent, or there is no route any
+            more.
+        came_back_from: The addresses from which messages have come back to this instance. Routes to these addresses are
+            passed over. If no other route is left, they are tried again from time to time.
         sending: The state of sending.
         sent_below: The number below which all messages have been sent at least once.
         unacknowledged_since_ms: The instant since which an acknowledgement is awaited; None: not known.
-        resend_after_ms: The time after which messages are sent again; it doubles each time. 0: none was sent.
-        window: The most messages on their way after a message was sent again; None: the limit of the settings applies.
+        resend_after_ms: The time after which messages are sent again; it doubles each time. 0: no message was sent.
+        window: The most messages that may be on their way after a message was sent again; None: the limit of the
+            settings applies.
         silent_ms: The instant since which messages wait for the far endpoint, and nothing has come from it; None: no
             message waits.
         has_told_end: Whether the far endpoint has acknowledged that this side has ended.
@@ -218,7 +221,7 @@ class FarEndpoint:
         repeats_below: The number below which the far endpoint may repeat messages, because it may not know that they
             have arrived. 0: it repeats none.
         ahead: Number -> message of the far endpoint that cannot be accepted yet, because an earlier message is missing
-            or it cannot be delivered.
+            or the message cannot be delivered.
         owes_acknowledgement: Whether an acknowledgement must be sent to it. Not part of the stored state.
     """
 
@@ -240,7 +243,7 @@ class FarEndpoint:
 
     @property
     def is_gone(self) -> bool:
-        """Returns whether the far endpoint has ended by an Error, so that it takes nothing more."""
+        """Returns whether the far endpoint has ended by an Error, so that it accepts no more messages."""
         return self.received_below > RESET
 
     @property
@@ -259,7 +262,7 @@ class FarEndpoint:
 
         Args:
             now_ms: The present instant.
-            after_ms: Half of the time after which they are sent once more, because the time doubles each time.
+            after_ms: Half of the time until the next repetition, because the time doubles each time.
         """
         self.unacknowledged_since_ms, self.resend_after_ms = None, after_ms
         if isinstance(self.sending, Sending):
@@ -279,9 +282,10 @@ class Conversation:
             instance of the first delivery.
         endpoints: The initiator and the target; None: the endpoint does not exist yet, or is in another instance.
         directions: The messages to the initiator and to the target.
-        begun: The offset of the record that began it. It tells the conversation from earlier conversations with this
-            identifier, whose deliveries the transport may still return.
-        ends_ms: The end of its lifetime, by the brokers' clock; FOREVER_MS: it has none, or its lifetime is over.
+        begun: The offset of the record that began the conversation. The offset distinguishes it from earlier
+            conversations with this identifier, whose deliveries the transport may still return.
+        ends_ms: The end of its lifetime, by the brokers' clock; FOREVER_MS: the conversation has no lifetime, or its
+            lifetime is over.
         is_lifetime_over: Whether the end of its lifetime has ended both sides.
         over_ms: The instant since which both sides have been closed; FOREVER_MS: a side is open.
         spoken_ms: The instant of a program's last statement, or up to SPOKEN_STEP_MS before it; NEVER_MS: not known.
@@ -306,7 +310,7 @@ class Conversation:
         """Returns the state of an endpoint; ABSENT: the endpoint is not in this instance.
 
         These methods ask for the end of an endpoint: `has_ended` (DO, CD), `is_closed` (DO, CD, ER) and
-        `is_only_telling` (CD, ER). `is_over` asks for the end of both.
+        `is_only_telling` (CD, ER). `is_over` asks for the end of both endpoints.
         """
         endpoint = self.endpoints[side]
         return State.ABSENT if endpoint is None else endpoint.state
@@ -337,7 +341,7 @@ class Conversation:
         return far if far is not None and far.side == side else None
 
     def is_incoming(self) -> bool:
-        """Returns whether another instance began it."""
+        """Returns whether another instance began the conversation."""
         return self.far_at(INITIATOR) is not None
 
     def source_to(self, side: int) -> Source:
@@ -350,7 +354,7 @@ class Conversation:
         return self.directions[side].retry_ms if far is None else far.resend_ms
 
     def due_ms(self) -> int:
-        """Returns the instant of the brokers' clock at which its lifetime is over or a timer is due."""
+        """Returns the instant of the brokers' clock at which the conversation's lifetime is over or a timer is due."""
         return min([self.ends_ms, *(each.timer_ms for each in self.endpoints if each is not None)])
 
     def waiting_count(self) -> int:
@@ -372,7 +376,7 @@ class Conversation:
         return min(offsets, default=None)
 
     def is_only_telling(self) -> bool:
-        """Returns whether the far endpoint is in another instance, and this side's is closed or in error."""
+        """Returns whether the far endpoint is in another instance, and this side's endpoint is closed or in error."""
         return self.far is not None and self.state(TARGET - self.far.side) in {State.CD, State.ER}
 
     def is_over(self) -> bool:

@@ -7,7 +7,8 @@ with the marks that were stored last.
 
 A failed delivery begins a refusal: the rest of its round is returned to the router, in reports. The router raises the
 round when it has read a report, and a decision of a higher round ends the refusal. So does a decision of a later
-conversation with the same identifier: after the router has forgotten a conversation, a program may begin a new one.
+conversation with the same identifier: after the router has forgotten a conversation, a program may begin a new
+conversation.
 
 A delivery without a number (a timer, an Error about an unknown conversation) has no place in the order of its
 direction. So it is not refused because of other deliveries, and other deliveries are not refused because of it: the
@@ -75,7 +76,7 @@ class Refusal:
     Attributes:
         begun: The `begun` of the delivery that failed.
         round: The highest round that is refused.
-        failure: The failure that began it.
+        failure: The failure that began the refusal.
     """
 
     begun: int | None
@@ -146,7 +147,7 @@ class Carrying:
     """The decisions of one partition.
 
     Attributes:
-        position: The point up to which they have been carried out, including the open transaction.
+        position: The point up to which the decisions have been carried out, including the open transaction.
         refusals: The refusals in force.
         reports: The reports of the open transaction.
         passed_over: Verdict -> number of records that the open transaction passes over.
@@ -210,7 +211,7 @@ class Carrying:
         self.position.offset = offset + 1
 
     def fail(self, delivery: Deliver, failure: Failure) -> None:
-        """Refuses the rest of the round of a delivery that was yielded and has failed."""
+        """Notes that a delivery has failed, and refuses the rest of its round. `take` has yielded the delivery."""
         sender = delivery.conversation_id, delivery.is_initiator
         if delivery.sequence is None:
             self.reports.append(Report(sender, delivery.begun, delivery.round, failure, [delivery]))

@@ -48,8 +48,8 @@ class Deliver:
         error_code: The code of an error that the router sends.
         error_text: The text of an error that the router sends.
         database: The receiver's database; empty in decisions of older routers.
-        begun: The offset of the record that began the conversation, which tells the conversation from earlier ones with
-            its identifier; None: an error about an unknown conversation.
+        begun: The offset of the record that began the conversation. The offset distinguishes it from earlier
+            conversations with the same identifier. None: an error about an unknown conversation.
         source: The topic of the record.
         body: The body of a MESSAGE that the router sends: a question to the configuration service.
     """

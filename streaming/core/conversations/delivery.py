@@ -1,6 +1,6 @@
-"""Delivers the messages of a conversation in order. Holds messages that cannot go, with the reason.
+"""Delivers the messages of a conversation in order. Holds messages that cannot be delivered yet, with the reason.
 
-A step may lead to other steps, which come before the remaining ones. For example, a message is not delivered, so its
+A step may lead to other steps, which come before the remaining steps. For example, a message is not delivered, so its
 sender gets an Error, so the messages that wait for the sender are dropped. The remaining steps are therefore a list,
 and the last step of the list is done first. No method waits for the steps that it adds:
 
@@ -50,7 +50,7 @@ class Delivering(Transmitting):
         self._do_what_follows()
 
     def deliver(self, to: int, *, is_limited: bool = False) -> None:
-        """Delivers the messages of a direction up to the first that cannot go, and notes why it cannot go."""
+        """Delivers a direction's messages up to the first that cannot be delivered yet, and notes the reason."""
         self._deliver(to, is_limited)
         self._do_what_follows()
 
@@ -67,7 +67,8 @@ class Delivering(Transmitting):
     def drop_unsent(self, to: int) -> None:
         """Removes the messages that a program has sent and no longer wants delivered.
 
-        An Error of the broker still goes. In a conversation with a far side, CLEANUP may have dropped it before.
+        An Error of the broker is still delivered. In a conversation with a far side, CLEANUP may have dropped it
+        before.
         """
         conversation = self.conversation
         waiting = conversation.directions[to].waiting
@@ -81,12 +82,12 @@ class Delivering(Transmitting):
             self.send(to, errors[0])
 
     def fail(self, side: int, code: int, text: str) -> None:
-        """Ends an endpoint by an error of the broker for its program. Messages to the endpoint become dead letters."""
+        """Ends an endpoint, whose program gets an error of the broker. Messages to the endpoint become dead letters."""
         self._fail(side, code, text)
         self._do_what_follows()
 
     def fail_both(self, to: int, code: int, reason: str) -> None:
-        """Ends both endpoints by an error, first the endpoint that sends to this side."""
+        """Ends both endpoints by an error, first the endpoint that sends to the side `to`."""
         for side in (TARGET - to, to):
             self.fail(side, code, reason)
 
@@ -217,7 +218,8 @@ class Delivering(Transmitting):
     def _destination(self, to: int, item: Item) -> Service | None:
         """Returns the service to which a direction's messages go now; None if no service here takes them.
 
-        Messages that cannot go are held. If they go to another instance, the conversation gets a far endpoint.
+        Messages that cannot be delivered are held. If their route leads to another instance, the conversation gets a
+        far endpoint.
         """
         conversation, direction = self.conversation, self.conversation.directions[to]
         receiver, sender = conversation.endpoints[to], conversation.endpoints[TARGET - to]
@@ -262,7 +264,7 @@ class Delivering(Transmitting):
             conversation.apply(to, Trigger.END)
 
     def _drop_first(self, to: int, number: int | None, reason: str | None) -> None:
-        """Removes the first waiting message of a direction. With a reason, it becomes a dead letter."""
+        """Removes the first waiting message of a direction. With a reason, the message becomes a dead letter."""
         direction = self.conversation.directions[to]
         item = direction.waiting.popleft()
         direction.due_sequence = max(direction.due_sequence, item.sequence + 1)
@@ -270,7 +272,7 @@ class Delivering(Transmitting):
         self._not_taken(to, item, number, reason)
 
     def _not_taken(self, to: int, item: Item, number: int | None, reason: str | None) -> None:
-        """Changes the sender's state after a message is not delivered. With a reason, it becomes a dead letter."""
+        """Changes the sender's state after a failed delivery. With a reason, the message becomes a dead letter."""
         conversation = self.conversation
         if item.kind != Kind.MESSAGE:
             if conversation.has_ended(TARGET - to):

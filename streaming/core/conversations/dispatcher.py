@@ -97,7 +97,7 @@ def _drop(context: Context, envelope: Envelope, offset: int, number: int | None)
 def _take_other(
     context: Context, step: "Receiving | None", envelope: Envelope, offset: int, timestamp_ms: int
 ) -> Conversation | None:
-    """Takes a message without an endpoint here. It begins a conversation, is sent on, or is dropped."""
+    """Takes a message without an endpoint here. The message begins a conversation, is sent on, or is dropped."""
     conversation = None if step is None else step.conversation
     decision = context.decide(
         routing.RoutedMessage(
@@ -158,7 +158,7 @@ def _answer_stranger(context: Context, envelope: Envelope, database: str, code: 
 def _take_first(
     context: Context, service: Service, envelope: Envelope, offset: int, timestamp_ms: int
 ) -> Conversation | None:
-    """Takes a message of an unknown conversation to a service here."""
+    """Takes a message for a service here, of a conversation that is not known yet."""
     # Until the first message is acknowledged, a later message may come before it.
     if envelope.is_initiator and not envelope.first_unacknowledged and envelope.message_sequence_number is not None:
         if envelope.type == "MESSAGE" and envelope.message_sequence_number == 0:
@@ -200,7 +200,7 @@ class Receiving(Step):
     """A conversation in a batch: the messages from its far endpoint."""
 
     def take_own_back(self, envelope: Envelope) -> None:
-        """Takes a dropped message. If the conversation's endpoint here has sent it, its route leads back here."""
+        """Takes a dropped message. If this side's endpoint has sent the message, the route leads back here."""
         sequence = envelope.message_sequence_number
         far = self.conversation.far_at(TARGET if envelope.is_initiator else INITIATOR)
         if far is None or self.conversation.services != _services(envelope):
@@ -293,7 +293,7 @@ class Receiving(Step):
             self.deliver(far.side)
 
     def _take_repeat(self, far: FarEndpoint, envelope: Envelope, offset: int) -> None:
-        """Drops a repeat. Its acknowledgement may have gone to an address that does not have the principal any more."""
+        """Drops a repeated message. The first acknowledgement may have gone to the address of a former principal."""
         _drop(self.context, envelope, offset, REPEATED)
         endpoint = self.conversation.endpoints[TARGET - far.side]
         if self.context.mirrors and endpoint is not None:
@@ -339,7 +339,7 @@ class Receiving(Step):
         self.send(own, Item(-1, Kind.ERROR, offset))
 
     def _refuse(self, far: FarEndpoint, sequence: int, kind: Kind, offset: int) -> None:
-        """Refuses a message to an endpoint that takes no more, and acknowledges it, so that it does not come again."""
+        """Refuses a message to an endpoint that is closed to it. Acknowledges it, so that it does not come again."""
         own = TARGET - far.side
         far.received_below = sequence + 1
         if kind == Kind.MESSAGE:

@@ -86,8 +86,9 @@ def note_reachable(away: dict[str, int], address: str, now_ms: int, *, is_connec
     """Notes whether another instance can be reached. At most MAX_AWAY instances are noted as not reachable.
 
     Args:
-        away: Address -> the instant until which the instance counts as not reachable; it is changed. While the instance
-            is away, the instant is in the future, and each report moves it. Then it is the instant of the return.
+        away: Address -> the instant until which the instance counts as not reachable; the function changes it. While
+            the instance is away, the instant is in the future, and each report postpones it. After that, it is the
+            instant of the return.
         address: The address.
         now_ms: The time by the shard's clock.
         is_connected: Whether the instance can be reached.
@@ -175,7 +176,7 @@ def look(context: Context, conversation: Conversation) -> bool:
 
 
 def _is_forgotten(context: Context, conversation: Conversation) -> bool:
-    """Returns whether a conversation is forgotten. After a downtime, the router first reads the records that came."""
+    """Returns whether a conversation is forgotten. After a downtime, the router first reads all waiting records."""
     until_ms = _remembered_until_ms(conversation, context.settings)
     if context.now_ms < until_ms or context.read_ms == NEVER_MS:
         return False
@@ -189,7 +190,7 @@ def _is_forgotten(context: Context, conversation: Conversation) -> bool:
 def _remembered_until_ms(conversation: Conversation, settings: ConversationSettings) -> int:
     """Returns the instant at which a closed conversation is forgotten.
 
-    A far side that does not know that its messages have arrived repeats them. Repeats must not begin a conversation.
+    A far side repeats messages without acknowledgement. Repeats must not begin a conversation.
     """
     may_repeat = conversation.far is not None and conversation.far.repeats_below > 0
     return conversation.over_ms + (_GONE_AFTER_MS if may_repeat else settings.tombstone_ms)
@@ -212,7 +213,7 @@ class _Looking(Receiving):
         direction.returned = Returned(direction.next_sequence, held.since_ms)
 
     def take_back_messages(self, direction: Direction, refused: list[tuple[int, Deliver]]) -> None:
-        """Puts messages that were returned back into their direction, unless it was dropped."""
+        """Puts returned messages back into their direction, except messages that were dropped meanwhile."""
         items = {item.sequence: item for item in direction.waiting}
         for sequence, each in refused:
             offset = -1 if each.offset is None else each.offset

@@ -59,7 +59,7 @@ class Holding:
         self.hold(self.conversation.directions[to], Why.UNDECIDED, text, number)
 
     def may_let_go(self, direction: Direction) -> bool:
-        """Counts a held message that is let go. If the batch may let no more go, holds it and returns False."""
+        """Counts a released message. If the batch may release no more messages, holds it and returns False."""
         if self.context.let_go <= 0:
             self.hold(direction, Why.LET_GO, LET_GO)
             return False
@@ -67,10 +67,10 @@ class Holding:
         return True
 
     def route(self, to: int, database: str) -> routing.Decision:
-        """Decides where messages to a side go that a service of this database sends.
+        """Decides where messages to a side go. A service of this database sends them.
 
         The routes of a database are dropped with the database. The last messages of its services to another instance go
-        to the address of the messages before.
+        to the address of the previous messages.
         """
         conversation, far = self.conversation, self.conversation.far_at(to)
         if far is not None and far.address and database not in self.context.definitions.databases:

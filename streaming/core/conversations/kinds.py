@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """The kind of a message in a queue, or between instances. A checkpoint keeps a kind's place in this order."""
+    """The kind of a message in a queue, or between instances. A checkpoint stores a kind's position in this list."""
 
     MESSAGE = "MESSAGE"
     END = "END"

@@ -1,9 +1,9 @@
 """Mirrored routes: the principal of the database to which a route with two addresses leads.
 
 Before a mirrored route is used, both addresses are asked for their roles. Messages go to the address that has the
-principal; if both have one, to the principal with the higher epoch. A principal with a lower epoch than the last known
-principal is outdated and gets nothing. While no address has the principal, nothing is sent, and both are asked again
-every 10 s. Both are also asked when the principal cannot be reached.
+principal; if both addresses have a principal, to that with the higher epoch. A principal with a lower epoch than the
+last known principal is outdated and gets nothing. While no address has the principal, nothing is sent, and both
+addresses are asked again every 10 s. Both are also asked when the principal cannot be reached.
 
 If the principal does not acknowledge messages in time, it is asked again for its role. Every 5 minutes at most, the
 other address is asked too: it may have a new principal, of which an old principal without a router does not learn.
@@ -140,7 +140,7 @@ class Mirrors:
         ]
 
     def rest(self, pair: Pair) -> None:
-        """Notes that no message waits for a principal any more."""
+        """Notes that no message waits for a principal of the pair any more."""
         self._known[pair].is_awaited = False
 
     def next_ms(self) -> int:
@@ -156,7 +156,7 @@ class Mirrors:
                 del self._by_address[address][pair[0]][pair]
 
     def _know(self, pair: Pair) -> _Knowledge:
-        """Returns the knowledge about a pair. A new pair is added."""
+        """Returns the knowledge about a pair. Adds a new pair."""
         known = self._known.get(pair)
         return self._add(pair, _Knowledge()) if known is None else known
 

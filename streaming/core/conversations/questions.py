@@ -74,7 +74,7 @@ class Questions:
         return [(*missing, name) for missing, name in sorted(self._open.items())]
 
     def conversation_about(self, missing: Missing) -> str | None:
-        """Returns the conversation of the open question about a service; None: there is none."""
+        """Returns the conversation of the open question about a service; None: there is no such question."""
         return self._open.get(missing)
 
     def begin(self, missing: Missing, conversation_id: str) -> None:

@@ -13,11 +13,12 @@ from streaming.core.times import FOREVER_MS
 def begin_question(
     context: Context, conversation_id: str, database: str, service: str, broker_instance: str | None
 ) -> Conversation:
-    """Begins the conversation that asks for a route. The router takes it back when its timer is over.
+    """Begins the conversation that asks for a route. The router takes the question back when its timer is over.
 
     Args:
         context: The context.
-        conversation_id: Its identifier. It must be secret, because any program that knows it can answer.
+        conversation_id: The identifier of the conversation. It must be secret, because any program that knows it can
+            answer.
         database: The database whose routing table has no route.
         service: The wanted service. Its name is the conversation group of the router's endpoint.
         broker_instance: The wanted broker instance; None: any broker instance.

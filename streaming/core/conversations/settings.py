@@ -15,16 +15,16 @@ class ConversationSettings:
             as in Service Broker.
         delivery_retry_ms: The interval at which all failed deliveries are tried again. Service Broker starts the
             brokers of databases again on every fifth notification, and a notification comes every 5 s.
-        timer_retry_ms: The time after which a DialogTimer is tried again whose service cannot be reached.
+        timer_retry_ms: The time after which a DialogTimer is tried again if its service cannot be reached.
         max_unacknowledged: The most messages of a conversation that may be on their way to another instance.
         resend_ms: The time after which a message without acknowledgement is sent again; it doubles each time.
         max_resend_ms: The longest time after which a message is sent again.
-        stale_ms: The time for which a message from another instance is kept that cannot be accepted; its sender sends
-            it again.
+        stale_ms: The time for which a message from another instance is kept while it cannot be accepted; its sender
+            sends it again.
         max_hops: The number of instances that may send a message on.
         is_literal: Whether a question to the configuration service holds only the conversation that asked it (R3 of
             docs/routing.md).
-        max_let_go: The most held messages that a shard lets go in one batch.
+        max_let_go: The most held messages that a shard releases in one batch.
         max_looked_at: The most conversations that a shard looks at in one batch because time has passed or definitions
             have changed.
     """

@@ -161,7 +161,7 @@ def _restore_far(taken: Snapshot, directions: list[Direction]) -> FarEndpoint:
 
 
 def _or_none(instant_ms: int | None) -> int | None:
-    """Returns an instant. Earlier builds of format 4, and older formats, have FOREVER_MS or NEVER_MS for None."""
+    """Returns an instant; None for FOREVER_MS and NEVER_MS, which early builds of format 4 and older formats stored."""
     return None if instant_ms is None else instant_or_none(instant_ms)
 
 
@@ -215,7 +215,7 @@ def _restore_direction(taken: Snapshot | int) -> Direction:
 
 
 def _why_of(text: str, retry_ms: int | None) -> Why:
-    """Returns the reason of a snapshot that has only the sentence of the reason."""
+    """Returns the reason that a sentence describes. Some snapshots have only the sentence."""
     if retry_ms is not None:
         return Why.FAILED
     if text.endswith(ON_THEIR_WAY):

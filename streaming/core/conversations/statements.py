@@ -120,7 +120,7 @@ class _Statement(Step):
     Attributes:
         envelope: The statement.
         offset: The offset of its record in service-messages.
-        side: The side that makes it.
+        side: The side that makes the statement.
         far_side: The opposite side.
     """
 
@@ -196,7 +196,7 @@ class _Statement(Step):
             self.send(far_side, Item(-1, Kind.ERROR, self.offset))
 
     def _clean_up(self, *, was_closed: bool) -> None:
-        """Drops the messages that a side has yet to send. A closed side has no messages to a side in this instance."""
+        """Drops the messages that a side has yet to send. A closed side has such messages only to another instance."""
         if self.conversation.far is not None:
             self.drop_to_far(self.conversation.far, None, is_sent_kept=False)
         if was_closed:

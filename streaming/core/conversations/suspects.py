@@ -42,7 +42,7 @@ def end_suspect(
     Args:
         context: The context.
         conversation: The conversation in the restored state; None: the state does not have it.
-        suspect: The facts that the views have about it.
+        suspect: The facts that the views have about the conversation.
         generation: The generation of the new checkpoint.
 
     Returns:

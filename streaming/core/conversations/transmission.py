@@ -3,9 +3,9 @@
 Sending may fail without notice. A message without acknowledgement is sent again after 4 s, then after 8 s, up to 64 s;
 if its route leads elsewhere, at once. If acknowledgements take longer than 2 s, the first wait is twice their time.
 
-A missing acknowledgement is more likely late than lost, so only the first message is repeated. Each acknowledged
-message then lets two more messages go, which may be repeats: the slow start of TCP (RFC 5681). So messages for an
-instance that was away for long are sent as fast as it takes them in, without a flood.
+A missing acknowledgement is more likely late than lost, so only the first message is repeated. After each acknowledged
+message, two more messages are sent, which may be repeats: the slow start of TCP (RFC 5681). So messages for an instance
+that was away for long are sent as fast as it takes them in, without a flood.
 """
 
 from streaming.core.conversations.conversation import RESET, TARGET, FarEndpoint, Item, Sending, Unrouted, Why
@@ -87,7 +87,7 @@ class Transmitting(Holding):
         return sending
 
     def _unrouted(self, far: FarEndpoint, decision: routing.Decision) -> Unrouted:
-        """Returns the state of messages that cannot go. If messages have come back, sets the time of the next try."""
+        """Returns the state of messages without a route. If messages have come back, sets the time of the next try."""
         if decision.number != LOOP or not far.came_back_from:
             return Unrouted()
         if isinstance(far.sending, Unrouted) and far.sending.retry_ms is not None:
@@ -95,7 +95,7 @@ class Transmitting(Holding):
         return Unrouted(self.context.now_ms + self.context.settings.max_resend_ms)
 
     def _would_repeat(self, far: FarEndpoint, decision: routing.Decision) -> bool:
-        """Returns whether a message would be sent again now. The far side may not have received it before."""
+        """Returns whether a message would be sent now that was sent before, but was not acknowledged."""
         is_due = far.resend_ms is not None and far.resend_ms <= self.context.now_ms
         waiting = self.conversation.directions[far.side].waiting
         return (is_due or decision.address != far.address) and any(
@@ -152,7 +152,7 @@ class Transmitting(Holding):
         )
 
     def acknowledge(self) -> None:
-        """Acknowledges the received messages, unless messages to the far side have done so."""
+        """Acknowledges the received messages, unless messages to the far side contain the acknowledgement."""
         far = self.conversation.far
         if far is None or not far.owes_acknowledgement:
             return
@@ -168,7 +168,7 @@ class Transmitting(Holding):
             far.came_back_from = []  # the next acknowledgement tries whether they still come back
 
     def take_return(self, far: FarEndpoint, sequence: int | None) -> bool:
-        """Notes that a message to the far side has come back to this instance. Returns whether it is to go elsewhere.
+        """Notes that a message to the far side has come back here. Returns whether it is to be sent to another address.
 
         Only the first message counts. Later messages may have been sent to the same address before the first came back.
 
@@ -188,7 +188,7 @@ class Transmitting(Holding):
 
         Args:
             far: The far endpoint.
-            received: The number below which it has received all messages.
+            received: The number below which the far side has received all messages.
         """
         context, direction = self.context, self.conversation.directions[far.side]
         received = min(received, far.sent_below)
@@ -247,7 +247,7 @@ class Transmitting(Holding):
             self.nothing_is_held(direction)
 
     def tell_nothing_more(self, far: FarEndpoint, reason: str | None) -> None:
-        """Removes all messages to the far side, also sent messages. From now on, this side's end counts as told."""
+        """Removes all messages to the far side, also sent messages. This side's end then counts as reported to it."""
         self.drop_to_far(far, reason, is_sent_kept=False)
         far.has_told_end = True
 

@@ -1,8 +1,8 @@
 """The periodic tasks of a program: their schedule, and the record of their runs.
 
 The rules are those of the document "Service Broker Periodic Tasks". A timer notifies at an interval of 5 s. A task runs
-on every notification, on every second, or on every fifth. After a time in which the machine stood still, the task runs
-once, however many notifications were missed.
+on every notification, on every second notification, or on every fifth notification. After a time in which the machine
+was suspended, the task runs once, however many notifications were missed.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,8 @@ class PeriodicTask:
         name: The task's name, as users see it.
         every: The task runs on each notification whose number is a multiple of `every`.
         purpose: The task's purpose, for users.
-        is_counted: Whether events do the work before the task's turn, so that the turn only counts this work.
+        is_counted: Whether the program does the work as soon as an event makes it due, so that the task's turn only
+            counts it.
         last_notification: The notification of the last run; 0 before the first run.
         runs: The number of runs, failures included. A turn of a counted task without work is not a run.
         failures: The number of failures.

@@ -13,7 +13,8 @@ class Task(NamedTuple):
         name: The task's name, as users see it.
         every: The task runs on each notification whose number is a multiple of `every`.
         purpose: The task's purpose, for users.
-        is_counted: Whether events do the work before the task's turn, so that the turn only counts this work.
+        is_counted: Whether the program does the work as soon as an event makes it due, so that the task's turn only
+            counts it.
     """
 
     name: str

@@ -32,7 +32,7 @@ class PartitionLog:
         return next((end for at_ms, end in reversed(self.ends) if at_ms <= instant_ms), None)
 
     def seen(self, begin: int, end: int, now_ms: int) -> None:
-        """Takes in an answer of the broker."""
+        """Stores an answer of the broker."""
         self.begin = begin
         if not self.ends or self.ends[-1][1] != end:
             self.ends.append((now_ms, end))
@@ -71,7 +71,7 @@ class Logs:
         return sorted(topic for topic in topics if topic not in self._partitions and topic not in self._unknown)
 
     def has(self, topic: str, partitions: int) -> None:
-        """Takes in the number of partitions of a topic."""
+        """Stores the number of partitions of a topic."""
         self._unknown.discard(topic)
         self._partitions[topic] = partitions
 
@@ -81,7 +81,7 @@ class Logs:
             self._unknown.add(topic)
 
     def seen(self, place: Place, begin: int, end: int, now_ms: int) -> None:
-        """Takes in the first offset and the last stable offset of a partition's log."""
+        """Stores the first offset and the last stable offset of a partition's log."""
         log = self._by_place.get(place)
         if log is None or end < log.end:  # a lower end belongs to a new topic of the same name
             log = self._by_place[place] = PartitionLog(begin)

@@ -48,7 +48,7 @@ class Phantoms:
         return until if first <= offset <= until <= end else offset
 
     def is_confirmed(self, place: Place, offset: int, end: int) -> bool:
-        """Returns whether there is a record from the offset on, or whether this user may not read."""
+        """Returns whether a backlog counts as messages: it has a record from the offset on, or may not be read."""
         return self.is_denied or offset <= self.found.get(place, -1) < end
 
     def backlog(self, begins: dict[Place, int], ends: dict[Place, int]) -> Backlog:
@@ -64,7 +64,7 @@ class Phantoms:
         return Backlog(NOT_TESTED, waiting, to_test)
 
     def probed(self, place: Place, begin: int, empty_until: int, found: int | None) -> None:
-        """Takes in the offsets between which a partition was read, and the offset of the first record found."""
+        """Stores the offsets between which a partition was read, and the offset of the first record found."""
         first, until = self.empty.get(place, (begin, begin))
         self.empty[place] = (first if first <= begin <= until else begin), empty_until
         if found is not None:

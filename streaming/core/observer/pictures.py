@@ -31,7 +31,7 @@ class Member:
         member_id: The member's id.
         client_id: The client's name, often a default such as `rdkafka`.
         host: The member's host.
-        topics: The topics that the member subscribes.
+        topics: The topics to which the member subscribes.
         places: The partitions that the member owns.
     """
 
@@ -76,6 +76,6 @@ class GroupPicture:
         return {place: member for member in self.members for place in member.places}
 
     def subscribed(self) -> frozenset[str]:
-        """Returns the topics that members subscribe, or own partitions of, for example by a pattern."""
+        """Returns the topics to which members subscribe, by name or by a pattern, or of which they own partitions."""
         topics = {topic for member in self.members for topic in member.topics}
         return frozenset(topics | {topic for member in self.members for topic, _ in member.places})

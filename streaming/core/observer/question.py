@@ -46,7 +46,7 @@ class Question:
         self._first_committed: dict[Place, int] | None = None
 
     def look(self, group: GroupPicture, logs: Logs) -> Answer:
-        """Takes in a picture of the group. Returns the answer by all looks so far."""
+        """Adds a picture of the group. Returns the answer by all looks so far."""
         if group.state is not GroupState.UNKNOWN:
             self._see_commits(group.committed)
         topics = group.subscribed() or {topic for topic, _ in group.committed}

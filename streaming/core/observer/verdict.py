@@ -14,7 +14,7 @@ _ONE_MORE = ""
 
 
 class Lateness(Enum):
-    """Says whether a partition has held messages for longer than the group's commits let a partition wait."""
+    """Says whether a partition's messages have waited for longer than the group usually takes to commit."""
 
     LATE = "late"
     IN_TIME = "in time"
@@ -176,7 +176,8 @@ def _among(group: GroupPicture, partitions: dict[str, int], late: list[Waiting],
 def _owners_with_one_more(group: GroupPicture, partitions: dict[str, int], places: list[Place]) -> int:
     """Returns how many members would own these partitions if `range` distributed each topic to one more member.
 
-    `range` gives each member adjacent partitions. The first members get one more each if the division has a remainder.
+    `range` gives each member adjacent partitions. The first members get one more partition each if the division has a
+    remainder.
     """
     owners = set()
     for topic, number in places:

@@ -1,4 +1,4 @@
-"""A consumer group that an observer watches. Takes in pictures of the group, and returns the observer's reports."""
+"""A consumer group that an observer watches. Takes pictures of the group, and returns the observer's reports."""
 
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -26,7 +26,7 @@ class Settings:
         report_interval_ms: The longest time between two reports: half of W.
         topics: The topics of a group that has neither members nor committed offsets.
         offset_reset: Where the group's consumers begin without a committed offset.
-        commit_interval_ms: The consumers' commit interval; None if the observer finds it out.
+        commit_interval_ms: The consumers' commit interval; None if the observer measures the interval.
     """
 
     look_interval_ms: int = 500
@@ -91,7 +91,7 @@ class WatchedGroup:
     _reported_ms: int = 0
 
     def look(self, group: GroupPicture, logs: Logs, now_ms: int) -> Found:
-        """Takes in a picture of the group. Returns the results of this picture and of all pictures before."""
+        """Adds a picture of the group. Returns the results of this picture and of all pictures before."""
         if group.state is GroupState.UNKNOWN:
             return replace(self._last, verdict=Verdict(None, "no answer came"), received=0)
         self._see_subscription(group)
@@ -207,7 +207,7 @@ class WatchedGroup:
 
     @staticmethod
     def _lateness(log: PartitionLog, offset: int, late_ms: int | None, owned_since_ms: int, now_ms: int) -> Lateness:
-        """Returns whether a partition is late. Its owner has L to commit after it has got the partition."""
+        """Returns whether a partition is late. After an owner has got the partition, it has the time L to commit."""
         if late_ms is None or (end := log.end_at(now_ms - late_ms)) is None:
             return Lateness.UNKNOWN
         has_had_time = now_ms - owned_since_ms >= late_ms

@@ -60,7 +60,7 @@ class Instance:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The result of a routing decision: a destination, or the reason why the message does not go now.
+    """The result of a routing decision: a destination, or the reason why the message is DELAYED or DROPPED.
 
     Attributes:
         outcome: LOCAL: into `service`'s queue. REMOTE: to `address`. DELAYED: it is matched again later. DROPPED: its

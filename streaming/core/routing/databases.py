@@ -14,9 +14,9 @@ class Database:
         name: The name.
         broker_instance: The identifier of its broker (a UUID), unique among enabled databases; None for an msdb to
             which no statement has given an identifier.
-        is_broker_enabled: Whether messages are delivered in it.
+        is_broker_enabled: Whether messages are delivered in the database.
         mirroring_role: PRINCIPAL or MIRROR.
-        epoch: The number of its role: of two principals, the principal with the higher epoch counts.
+        epoch: The number of the role. Of two principals, messages go to the principal with the higher epoch.
     """
 
     name: str
@@ -27,7 +27,7 @@ class Database:
 
     @property
     def is_here(self) -> bool:
-        """Returns whether messages may be delivered in it. A database that is not here is treated as absent."""
+        """Returns whether messages may be delivered in the database. Routing treats any other database as absent."""
         return self.is_broker_enabled and self.mirroring_role == PRINCIPAL
 
 
@@ -39,7 +39,8 @@ class Service:
         name: The name.
         database: Its database.
         queue: The queue.
-        created: The number of its CREATE among all services', which tells it from an earlier service of its name.
+        created: The number of the service's creation, counted over all services. The number distinguishes the service
+            from an earlier service of its name.
     """
 
     name: str

@@ -145,7 +145,7 @@ class Definitions:
         """Changes the properties that are not None.
 
         Another mirroring role gets a higher epoch: the instant of the change. So if two instances were told to be the
-        principal, the instance that was told last counts, however often each has changed its role.
+        principal, the instance that was told last is the principal, however often each has changed its role.
 
         Raises:
             RefusedDefinitionError: There is no such database, or its broker instance is taken (9772).

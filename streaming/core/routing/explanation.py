@@ -81,7 +81,7 @@ class Explanation:
             self._add_order(case, found)
 
     def located(self, route: Route, service: Service | int) -> None:
-        """Adds that a route with the address LOCAL leads to a service, or to none."""
+        """Adds that a route with the address LOCAL leads to a service, or to no service."""
         if isinstance(service, int):
             reason = "the broker instance is not here" if service == NO_BROKER_INSTANCE else "no such service is here"
             self.passed_over(route, reason, service)
@@ -105,17 +105,17 @@ class Explanation:
         self._add("choose", text)
 
     def leads_back(self, route: Route, used: int) -> None:
-        """Adds that the chosen route is passed over: it leads to this instance, where the message cannot go on.
+        """Adds that the chosen route is passed over: it leads to this instance, which cannot deliver the message.
 
         Args:
             route: The route.
-            used: The number of routes that were used before it.
+            used: The number of routes that were used before this route.
         """
         del self.used[used:]
         self._add("choose", f"{_name(route)} is passed over: it leads to this instance, where the message cannot go on")
 
     def undelivered(self, number: int, is_own: bool) -> None:
-        """Adds that the message does not go now."""
+        """Adds that the message is held or dropped."""
         fate = "DELAYED: it is matched again later" if is_own else "DROPPED: its sender keeps it and sends it again"
         self._add("result", f"{number}, {NUMBERS[number]}. {fate}")
 

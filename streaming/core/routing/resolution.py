@@ -1,11 +1,11 @@
 """A routing decision: where a message goes, and why.
 
-An *own* message is one of a service of this instance. It uses the routes of its sender's database; a message from
+An *own* message is a message of a service of this instance. It uses the routes of its sender's database; a message from
 outside uses the routes of msdb (R1). An own message whose route leads to this instance *comes back*: from there on the
 rules treat it as a message from outside. Step 1 matches routes, step 2 chooses one of them, step 3 finds the service.
 
-An own message that cannot go is DELAYED, also after it came back. A message from outside that cannot go is DROPPED,
-because its sender keeps it and sends it again (R2).
+An own message without a destination is DELAYED, also after it came back. A message from outside without a destination
+is DROPPED, because its sender keeps it and sends it again (R2).
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -115,7 +115,7 @@ class _Resolution:
     def _choose(self, rule: int, table: str, found: RouteGroup, *, is_outside: bool) -> Decision:
         """Decides by the first route that can be used.
 
-        If that route leads to this instance, where the message cannot go on, a route of the same kind is tried next.
+        If that route leads to this instance, which cannot deliver the message, a route of the same kind is tried next.
         """
         explanation, number, used = self.explanation, 0, 0
         tried: Route | None = None
@@ -157,7 +157,7 @@ class _Resolution:
     def _towards(self, rule: int, table: str, route: Route, address: str, *, is_outside: bool) -> tuple[Decision, bool]:
         """Decides about a message whose chosen route has a network address.
 
-        Returns the decision, and whether the message cannot go because the route leads to this instance.
+        Returns the decision, and whether the route leads to this instance, which cannot deliver the message.
         """
         is_this = normal_form(address) in self.instance.addresses
         if self.explanation is not None:
@@ -204,5 +204,5 @@ class _Resolution:
         return Decision(self._held(), rule, table, route, number=number, asks=asks)
 
     def _held(self) -> Outcome:
-        """Returns the fate of a message that cannot go (R2)."""
+        """Returns the fate of a message without a destination (R2)."""
         return Outcome.DROPPED if self.conversation.from_database is None else Outcome.DELAYED

@@ -18,10 +18,10 @@ class Route:
 
     Attributes:
         name: The name, unique in the database; empty for a route that a rule only assumes.
-        database: The database whose routing table has it.
-        service_name: The service that it is for; None: for any service.
-        broker_instance: The broker instance that it is for; None: for any broker instance.
-        expires_at_ms: The instant from which it matches nothing; None: it does not expire.
+        database: The database whose routing table has the route.
+        service_name: The service that the route is for; None: for any service.
+        broker_instance: The broker instance that the route is for; None: for any broker instance.
+        expires_at_ms: The instant from which the route matches nothing; None: it does not expire.
         address: LOCAL, TRANSPORT or a network address.
         mirror_address: The network address of the mirror; None: there is no mirror.
     """

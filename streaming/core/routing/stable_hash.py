@@ -10,7 +10,7 @@ _BYTES = 8
 
 
 def stable_hash(*texts: str | None) -> bytes:
-    """Returns a hash of texts that is the same in every process and version; it tells None from an empty text.
+    """Returns a hash of texts that is the same in every process and version. None and an empty text differ.
 
     The destination with the highest hash is picked (rendezvous hashing). So load spreads, a conversation keeps its
     choice, and a new destination takes few conversations away from the others.
