@@ -1,4 +1,4 @@
-"""The command `queue-activation activator`, and `activator status`, which shows what it does."""
+"""The command `queue-activation activator`, and `activator status`, which shows what the activator does."""
 
 import json
 import logging
@@ -119,7 +119,7 @@ def status(
 
 
 def _state_directory(context: typer.Context, given: Path) -> Path:
-    """Returns the state directory to show: by default, that of the last activator if none has run in this folder."""
+    """Returns the state directory to show: by default, this folder's, or that of this machine's last activator."""
     from streaming.daemons.activator.store import has_state
 
     source, last = context.get_parameter_source("state_directory"), runs.last_state_directory()

@@ -30,11 +30,11 @@ from streaming.wire.topics import Topics
 
 @dataclass(frozen=True)
 class Told:
-    """The row of one activator about a queue.
+    """The row that one activator has written about a queue.
 
     Attributes:
         row: Its row.
-        is_running: Whether the activator runs; None: this user may not look.
+        is_running: Whether the activator runs; None: this user may not see that.
         at_ms: When it wrote the row.
         start: The advice that starts the activator, if it does not run.
         is_excused: Whether its absence is not a fault of the queue: a `run` is about to start the activator, or another
@@ -71,7 +71,7 @@ class Told:
         return words.past_troubles(self.row, iso_time(self.at_ms))
 
     def _absence(self) -> list[str]:
-        """Returns the sentences that the activator lacks an entry, if it does, and that it does not run."""
+        """Returns the sentence that the activator does not run, after any sentence about a missing entry."""
         start = f". {self.start}" if self.start else ""
         lacking = words.lacking(self.row, is_past=True)
         name = "it" if lacking else words.where(self.row)
@@ -158,7 +158,7 @@ def _latest(kafka: Cluster, topics: Topics, say_line: Callable[[str], None]) -> 
 
 
 def file_here(kafka: Cluster, topics: Topics) -> str | None:
-    """Returns the activator's file on this machine, for a queue of which no activator has said anything.
+    """Returns the activator's file on this machine, for a queue about which no activator has written a row.
 
     This is the file of a `run`, or of the activator on this machine that wrote last. Returns None if neither is known.
     """
@@ -193,7 +193,7 @@ def entry_here(queue: str, file: str | None) -> str:
 
     Args:
         queue: The queue.
-        file: The activator's file on this machine; None if none is known.
+        file: The activator's file on this machine; None if no file is known.
     """
     config = None if file is None else config_of(file)
     if config is None:

@@ -1,4 +1,4 @@
-"""Warns of definitions of queues with which tasks are not started, or cannot receive."""
+"""Warns of definitions of queues because of which tasks are not started or cannot receive."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -17,7 +17,7 @@ from streaming.wire.topics import Topics
 def warn_of_readers_without_a_partition(
     kafka: Cluster, topics: Topics, queue: str, max_queue_readers: int | None, *, is_default: bool = False
 ) -> None:
-    """Warns if more tasks are allowed than can receive at a time. Messages may be stored elsewhere than in Kafka.
+    """Warns if more tasks are allowed than can receive at a time. Without a topic, that number is not known.
 
     Args:
         kafka: The cluster.

@@ -51,7 +51,7 @@ class MissingTopic:
 def removed(view: Iterable[dict[str, Any]], told: Mapping[str, Sequence[Told]]) -> list[dict[str, Any]]:
     """Returns the rows of the queues of consumer groups for which no entry is left, and that no observer reports.
 
-    An activator has a row without an entry for each of them. An activator without a row may have an entry with a
+    An activator has a row without an entry for each such queue. An activator without a row may have an entry with a
     pattern.
 
     Args:
@@ -103,7 +103,7 @@ def problems(
 def of_groups(told: Mapping[str, Sequence[Told]]) -> list[ActivatorRow]:
     """Returns the rows of entries for consumer groups.
 
-    If the activator of a row does not run, its file replaces the topics, if the file is on this machine.
+    If the activator of a row does not run and its file is on this machine, the topics are those of the file.
 
     Args:
         told: Queue -> the rows of activators about the queue.

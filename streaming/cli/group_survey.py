@@ -37,8 +37,8 @@ class Finding:
         answer: The answer.
         phantom: Whether the offsets of its backlog have no content; None if this was not tested.
         lag_rule_readers: The number of readers that a lag rule would want.
-        kept_from: The instant from which Kafka counts how long it keeps the offsets; None if they do not expire.
-        kept_ms: How long Kafka keeps them from that instant; None if it is not known.
+        kept_from: The event from which Kafka counts how long it keeps the offsets; None if they do not expire.
+        kept_ms: How long Kafka keeps the offsets from that event; None if the time is not known.
         partitions: All partitions that the group reads or has committed.
         owners: Partition -> the member that owns it.
     """
@@ -96,7 +96,7 @@ class GroupSurvey:
         """Returns the answers about all groups, in order of names.
 
         Args:
-            limit_s: How long to watch groups that a single look says too little about.
+            limit_s: How long to watch groups for which a single look gives no answer.
             progress: Takes the number of groups that are watched, and the seconds that are left.
 
         Raises:

@@ -78,7 +78,7 @@ def maintenance(
 
 
 def connections(as_json: Json = False, *, place: Place) -> None:
-    """Show the connections of the transports that run to other instances, as sys.dm_broker_connections did.
+    """Show the connections of running transports to other instances, as sys.dm_broker_connections did.
 
     A destination is left alone for 15 s after a disconnection and for 60 s after an attempt that has failed:
     "suppressed until". Messages wait meanwhile: `queue-activation transmissions`.
@@ -125,7 +125,7 @@ class _Programs:
         return [row for key, row in sorted(self._latest.rows.items()) if not self._is_replaced(key, row)]
 
     def _is_replaced(self, key: str, row: ProgramRow) -> bool:
-        """Returns whether a program was killed or hangs, and another one was started after it."""
+        """Returns whether a program was killed or hangs, and another program was started after it."""
         kind = key.partition("/")[0]
         has_successor = (kind in _SOLE and self._last[kind] != key) or self._started.get(kind, "") > row.update_time
         return has_successor and is_gone(row)

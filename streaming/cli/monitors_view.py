@@ -101,7 +101,7 @@ def _one_more(present: Present) -> str:
 
 
 def _unheard(rows: list[dict[str, Any]], present: Present) -> Iterator[str]:
-    """Yields a line about queues that an observer should have reported. If none runs, `look` has said so."""
+    """Yields a line about queues that an observer should have reported. If no observer runs, `look` has said so."""
     missing = [
         row["queue"]
         for row in rows

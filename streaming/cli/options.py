@@ -71,11 +71,11 @@ class Kafka:
     ] = None
 
     def cluster(self) -> Cluster:
-        """Returns the cluster; warns if others can read the file's secrets."""
+        """Returns the cluster; warns if other users can read the file's secrets."""
         return Cluster(self.bootstrap_servers, client_properties.for_librdkafka(self.properties()))
 
     def properties(self) -> dict[str, str]:
-        """Returns the properties in the file, by Java's names; warns if others can read its secrets."""
+        """Returns the properties in the file, by Java's names; warns if other users can read its secrets."""
         properties = client_properties.load(self.kafka_config)
         if self.kafka_config is not None:
             warning = client_properties.exposure(self.kafka_config, properties)
@@ -86,7 +86,7 @@ class Kafka:
 
 @dataclass(frozen=True)
 class Place(Kafka):
-    """The options that say where Kafka is, and which of its topics."""
+    """The options that say where Kafka is, and which topics to use."""
 
     topic_prefix: Annotated[str, place("--topic-prefix", "Beginning of the names of the monitor's topics.")] = ""
 
@@ -97,7 +97,7 @@ class Place(Kafka):
 
 @dataclass(frozen=True)
 class InstanceOptions:
-    """The options that say how messages of other instances come to this one."""
+    """The options that say how messages of other instances reach this instance."""
 
     instance_address: Annotated[
         list[str] | None,
@@ -151,7 +151,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object per li
 
 
 def confirm(question: str) -> None:
-    """Asks for a confirmation, unless the user has given --yes; ends the command without one.
+    """Asks for a confirmation, unless the user has given --yes; ends the command without a confirmation.
 
     Raises:
         UserError: There is no terminal to ask on.

@@ -74,7 +74,7 @@ def look(
     *,
     has_tasks: bool = False,
 ) -> Present:
-    """Returns which of the programs that rows need run. Says on the standard error which programs are missing.
+    """Returns which programs run, of those that rows need. Says on the standard error which programs are missing.
 
     Args:
         kafka: The cluster.
@@ -134,7 +134,7 @@ def introduce(
     file: str | None = None,
     times: Iterable[str] = (),
 ) -> Present:
-    """Says how old the view is that follows. First says on the standard error if the view may be too old.
+    """Says how old the view below is. First says on the standard error if the view may be too old.
 
     Returns whether the program keeps the view up to date.
 
@@ -257,7 +257,7 @@ def _last_batch(program: str) -> str:
 
 @contextmanager
 def told_if_denied(what: str) -> Iterator[None]:
-    """Says on the standard error that a fact is unknown, if the block may not look."""
+    """Says on the standard error that a fact is unknown, if Kafka denies the block access."""
     try:
         yield
     except (AccessDeniedError, TooOldError) as error:

@@ -178,7 +178,7 @@ def look_around(cluster: Cluster, topics: Topics, facts: QueueFacts, *, as_json:
 
 
 def ask_for_activators(cluster: Cluster, topics: Topics, facts: QueueFacts) -> None:
-    """Adds the advice that starts an activator, if no activator runs. Comes last, so that no advice comes twice."""
+    """Adds the advice that starts an activator, if no activator runs. Call it last, so that no advice comes twice."""
     facts.activators = activators.with_starts(cluster, topics, {facts.name: facts.activators})[facts.name]
     definition = facts.definition
     if not facts.activators and (definition is None or definition.notifications):
@@ -231,7 +231,7 @@ def _missing_topics(cluster: Cluster, topics: Topics, facts: QueueFacts) -> list
 
 
 def is_known(cluster: Cluster, topics: Topics, queue: str) -> bool:
-    """Returns whether a command has created the queue or the monitor knows it otherwise. Raises as `find` does."""
+    """Returns whether a command has created the queue, or the monitor knows the queue. Raises as `find` does."""
     return definition_of(cluster, topics, queue) is not None or row_of(cluster, topics, queue) is not None
 
 
@@ -346,7 +346,7 @@ def _sessions(cluster: Cluster, topics: Topics, queue: str) -> dict[str, Session
 
 
 def _activations_since_ms(last_activated_time: str | None) -> int:
-    """Returns the instant at which the search begins; 0 without a time, because the queue was set OFF since."""
+    """Returns the instant at which the search for notifications begins; 0 if the row lacks the time."""
     if last_activated_time is None:
         return 0
     return int(datetime.fromisoformat(last_activated_time).timestamp() * 1000) - _ACTIVATIONS_MS

@@ -1,4 +1,4 @@
-"""The command `queue-activation run`: the programs of one machine, as one."""
+"""The command `queue-activation run`: runs the programs of one machine together."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -61,7 +61,7 @@ class _Programs:
     checkpoints: Path | None
 
     def process(self, name: str, *options: str, command: str = "", after: Sequence[str] = ()) -> Program:
-        """Returns a program that is a process of its own. Its command has its name if no other is given."""
+        """Returns a program that is a separate process. Without `command`, the program's name is its command."""
         line = [*self.first, command or name, *self.shared, *options]
         return Program(name, line, f"{name} ready", frozenset(after))
 

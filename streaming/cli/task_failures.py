@@ -42,7 +42,7 @@ def _again(next_start: str | None, present: Present) -> str:
 
 
 def _reads_nothing(row: dict[str, Any], present: Present) -> str | None:
-    """Returns the question about tasks that run for long while the monitor has heard of no RECEIVE."""
+    """Returns the question about tasks that run for long while the monitor has no report of a RECEIVE."""
     running, since = row["tasks_running"], row["last_activated_time"]
     is_silent = row["state"] == "NOTIFIED" and needs_host(row) and running > 0 and observed(row) is None
     if not is_silent or since is None or not present.monitor or present.is_without_host:

@@ -1,4 +1,4 @@
-"""Says that no services are used, if the topics of services do not exist: with only queues and consumer groups."""
+"""Says that no services are used, if the topics of services do not exist, for example after `run FILE`."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -17,7 +17,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def shows_services(nothing: str = "") -> Callable[[_Command], _Command]:
-    """Returns a decorator for a command: instead of failing without the topics of services, it says that none are used.
+    """Returns a decorator for a command. Without the topics of services, the command says that no services are used.
 
     Args:
         nothing: The words of the command for an empty view. If empty, the command fails, because its user has named

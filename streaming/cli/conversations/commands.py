@@ -112,7 +112,7 @@ def list_conversations(
     filters: Filters,
     place: Place,
 ) -> None:
-    """List endpoints, those first that have been idle for longest.
+    """List endpoints. The endpoints that have been idle for longest come first.
 
     A conversation has two endpoints, the initiator and the target. Each one stays until its program ends it.
     """
@@ -154,7 +154,7 @@ def list_conversations(
 def show_conversation(
     conversation: ConversationId, as_json: Json = False, *, instance: InstanceOptions, place: Place
 ) -> None:
-    """Show both endpoints, and what is held, since when and why.
+    """Show both endpoints, and the held messages: since when and why they are held.
 
     The decision about held messages is explained as `route explain` does, with the definitions as they are now.
     """

@@ -44,7 +44,7 @@ class Ending:
     error_text: str | None = None
 
     def is_allowed(self, row: EndpointRow, held: int) -> bool:
-        """Returns whether an endpoint allows the statement. A closed endpoint does only if it holds messages."""
+        """Returns whether an endpoint allows the statement. A closed endpoint allows it only with held messages."""
         state = State.__members__.get(row.state, State.ABSENT)
         if state is State.CD and not held:
             return False
@@ -108,7 +108,7 @@ class Outcome:
         return True
 
     def take_dead_letter(self, message: Message, topics: Topics, keys: Mapping[tuple[int, int], str]) -> bool:
-        """Takes a dead letter; returns whether it is one of the statements.
+        """Takes a dead letter; returns whether it refuses one of the statements.
 
         Args:
             message: The record.

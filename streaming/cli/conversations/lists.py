@@ -191,7 +191,7 @@ class Waiting:
 
     @property
     def what(self) -> str:
-        """Returns the number of messages, and the time since which the oldest has been held, if it is held."""
+        """Returns the number of messages, and since when the oldest message is held, if there is such a time."""
         return plural(self.messages, "message") + (f" since {instant_utc(self.since)}" if self.since else "")
 
     @property
@@ -234,7 +234,7 @@ def _advice(rows: Sequence[TransmissionRow]) -> str:
 
 
 def nothing(what: str, *, is_sent: bool) -> str:
-    """Returns the sentence that there is nothing to show, with the reason if nothing was ever sent."""
+    """Returns the sentence that there is nothing to show. If no message was ever sent, the sentence says so."""
     return what if is_sent else f"{what}: nothing has been sent to a service yet"
 
 

@@ -31,8 +31,8 @@ def retry(
         timeout_s: The longest wait.
 
     Returns:
-        Key of an endpoint -> the row of its messages that are still held, or None if it holds none. None: the router
-        has not shown a result in time.
+        Key of an endpoint -> the row of its messages that are still held, or None if it holds no message. Returns None
+        in place of the result if the router has not shown a result in time.
 
     Raises:
         UserError: Kafka cannot be reached or refuses.

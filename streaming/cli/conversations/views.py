@@ -75,7 +75,7 @@ class Selection:
 
 
 def idle_before(now_ms: int, idle_ms: int) -> str:
-    """Returns the latest time that a view can show of a last statement that is certainly as old as `idle_ms`."""
+    """Returns the latest time of a last statement, as a view shows it, that is certainly `idle_ms` ago."""
     return iso_time(max(0, now_ms - idle_ms - SPOKEN_STEP_MS))
 
 
@@ -120,7 +120,7 @@ def read_endpoints(kafka: Cluster, topics: Topics, selection: Selection) -> View
 
 
 def identified(kafka: Cluster, topics: Topics, given: str) -> str:
-    """Returns the only identifier of a conversation that begins with a text, or the text if no identifier does.
+    """Returns the only identifier of a conversation that begins with a text, or the text without such an identifier.
 
     Raises:
         UserError: Several identifiers begin with the text; Kafka cannot be reached or denies access, or a topic is
@@ -133,7 +133,7 @@ def identified(kafka: Cluster, topics: Topics, given: str) -> str:
 
 
 def the_one(given: str, identifiers: Iterable[str]) -> str:
-    """Returns the only identifier that begins with a text, or the text if none does; raises UserError if several do."""
+    """Returns the only identifier that begins with a text, or the text without one; raises UserError for several."""
     found = sorted(each for each in identifiers if given and each.startswith(given))
     if given in found or not found:
         return given
@@ -162,8 +162,8 @@ class Sent:
     """The messages that programs and other instances have sent to services.
 
     Attributes:
-        is_any: Whether there ever was a message. True if this user may not know.
-        is_unread: Whether the router has not read all of them yet. False if this user may not know.
+        is_any: Whether there ever was a message. True if this user may not see that.
+        is_unread: Whether the router has not read all of them yet. False if this user may not see that.
     """
 
     is_any: bool

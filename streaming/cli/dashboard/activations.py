@@ -29,7 +29,7 @@ class Activated:
         queue: The queue.
         event_type: The name of the EventType.
         sequence: Its number.
-        post_time: When the monitor decided. Of a task whose queue has no known row: when the monitor wrote the task.
+        post_time: When the monitor decided. For a task of a queue without a known row: when the monitor wrote the task.
         reason: The name of the Reason; None if the queue was set OFF.
         unread_messages: The number of unread messages.
         tasks_waiting: The number of readers that waited.
@@ -88,7 +88,7 @@ def of_task(message: Message) -> Activated | None:
 
 
 class Activations:
-    """The last activations, each from all of its records."""
+    """The last activations, each merged from all of its records."""
 
     def __init__(self, most: int) -> None:
         """Stores how many activations are kept."""
@@ -120,7 +120,7 @@ class Activations:
                 self._last[queue] = dated
 
     def last(self, queue: str) -> Activated | None:
-        """Returns the last activation of a queue; None if none was taken."""
+        """Returns the last activation of a queue; None if no activation was taken."""
         return self._last.get(queue)
 
     def forget_last(self, queue: str) -> None:

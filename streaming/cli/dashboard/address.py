@@ -13,7 +13,7 @@ class Address:
     Attributes:
         host: The address of this machine.
         port: The port; 0: any free port.
-        token: The token that readers must know; None: no token.
+        token: The token that users must know; None: no token.
         certificate: The file with the certificate; None: no TLS.
         key: The file with the certificate's key.
         is_open: Whether other machines need neither token nor TLS.

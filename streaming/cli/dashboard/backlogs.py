@@ -1,4 +1,4 @@
-"""The records that wait for each program, as far as the program has written its place to Kafka."""
+"""The records that wait for each program, as far as the program has written its position to Kafka."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ _Places = Callable[[Mapping[str, int]], Mapping[str, Mapping[int, int]]]
 
 
 def find(kafka: Cluster, topics: Topics) -> list[Backlog]:
-    """Returns the backlogs of the programs. Monitor and observer keep most of their places themselves.
+    """Returns the backlogs of the programs. Monitor and observer do not write most of their positions to Kafka.
 
     Raises:
         UserError: Kafka cannot be reached, or refuses.
@@ -53,11 +53,11 @@ def find(kafka: Cluster, topics: Topics) -> list[Backlog]:
 
 
 def waiting(done: Mapping[int, int], firsts: Sequence[int], ends: Sequence[int]) -> int | None:
-    """Returns the number of offsets between places and the ends of partitions; None if the number is not known.
+    """Returns the number of offsets between positions and the ends of partitions; None if the number is not known.
 
     Args:
-        done: Partition -> the next offset of the program; empty: the program has written no place.
-        firsts: The first offset of each partition, which counts as the place where the program has written none.
+        done: Partition -> the next offset of the program; empty: the program has written no position.
+        firsts: The first offset of each partition, which counts as the position where the program has written none.
         ends: The end of each partition.
     """
     if not done:
@@ -73,8 +73,8 @@ def _of_program(kafka: Cluster, program: str, names: list[str], of_places: str, 
         kafka: The cluster.
         program: The program.
         names: The topics.
-        of_places: The topic that has the program's places, or that the places follow from.
-        places: Returns the places, given the number of partitions of each topic.
+        of_places: The topic that has the program's positions, or from which the positions are computed.
+        places: Returns the positions, given the number of partitions of each topic.
     """
     admin = Admin(kafka)
     try:

@@ -37,7 +37,7 @@ class Batches:
     beginning: str = ""
 
     def told(self, for_s: float) -> tuple[str, bool]:
-        """Returns the sentence for the pages, and whether it says something normal.
+        """Returns the sentence for the pages, and whether the sentence describes a normal state.
 
         Args:
             for_s: The time for which `beginning` has had a sentence.

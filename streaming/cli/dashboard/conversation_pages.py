@@ -32,7 +32,7 @@ class ConversationPages:
         self._kept = Kept(silent_since_ms=services.contact.silent_since_ms)
 
     def conversations(self, query: QueryParams) -> Page:
-        """Returns the page of all endpoints: counts, waiting messages, and the endpoints that a reader searches for."""
+        """Returns the page of all endpoints: counts, waiting messages, and the endpoints that the user searches for."""
         search, state, held_only = query.get("search", "").strip(), query.get("state", ""), _HELD in query
         found = self._shared.get("rows", self._rows).found
         select = partial(found.selected, search, state, held_only=held_only)
@@ -73,7 +73,7 @@ class ConversationPages:
         return live_page(self._services, Page("Held messages", parts, "search_form.html", {"search": search}))
 
     def conversation(self, query: QueryParams) -> Page:
-        """Returns the page of one conversation: both endpoints, what is held, and why."""
+        """Returns the page of one conversation: both endpoints, the held messages, and the reason why they are held."""
         given = query.get("id", "")
         found = self._kept.get(f"conversation {given}", partial(self._facts, given)).found
         if found.is_known:
@@ -105,7 +105,7 @@ class _Rows:
         self.reasons = lists.reasons(self.held.values())
 
     def selected(self, search: str, state: str, *, held_only: bool) -> list[tuple[str, EndpointRow]]:
-        """Returns the endpoints that a reader asks for, longest idle first."""
+        """Returns the endpoints that the user asks for, longest idle first."""
         found = [
             (key, row)
             for key, row in self.endpoints.items()
@@ -128,6 +128,6 @@ def conversation_page(found: show.ConversationFacts) -> Page:
 
 
 def _is_searched(search: str, conversation_id: str, *services: str) -> bool:
-    """Returns whether an identifier begins with a text, or the name of a service contains it."""
+    """Returns whether an identifier begins with a text, or the name of a service contains the text."""
     text = search.casefold()
     return not text or conversation_id.casefold().startswith(text) or any(text in each.casefold() for each in services)

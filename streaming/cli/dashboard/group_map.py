@@ -21,7 +21,7 @@ _FORGOTTEN_S = 60.0
 
 @dataclass(frozen=True)
 class Row:
-    """A partition of the map: its name, its owner (empty: none), its backlog, and whether it is the reason."""
+    """A partition of the map: name, owner (empty: none), backlog, and whether it is the reason of the finding."""
 
     partition: str
     owner: str
@@ -34,10 +34,10 @@ class GroupMap:
     """The map of a group.
 
     Attributes:
-        finding: The result of the last look; None because of `problem`.
+        finding: The result of the last look; None if there is a problem.
         rows: Its partitions, largest backlog first.
         idle: The number of members without a partition.
-        problem: Why there is no result; empty if there is one.
+        problem: Why there is no result; empty if there is a result.
     """
 
     finding: Finding | None = None

@@ -1,4 +1,4 @@
-"""The page Health: what `diagnose` finds, signs of life, and the records that wait for the programs."""
+"""The page Health: the faults that `diagnose` finds, signs of life, and the records that wait for the programs."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""Instants, ages and numbers as the pages show them. The script shows instants in the reader's zone."""
+"""Instants, ages and numbers as the pages show them. The script shows instants in the browser's time zone."""
 
 import re
 
@@ -14,7 +14,7 @@ UNKNOWN = Markup('<span class="unknown" title="not known">unknown</span>')
 
 
 def element(iso: str | None, none: str = "never") -> Markup:
-    """Returns an instant as an element; for None, a word."""
+    """Returns an instant as an HTML element; for None, the word `none`."""
     if iso is None:
         return Markup('<span class="none">{}</span>').format(none)
     _, time = date_and_time(iso)
@@ -22,7 +22,7 @@ def element(iso: str | None, none: str = "never") -> Markup:
 
 
 def ago(iso: str | None, none: str = "never") -> Markup:
-    """Returns how long ago an instant was; for None, a word."""
+    """Returns how long ago an instant was, as an HTML element; for None, the word `none`."""
     if iso is None:
         return Markup('<span class="none">{}</span>').format(none)
     if (at_ms := iso_ms(iso)) is None:  # any program may have written the record
@@ -37,7 +37,7 @@ def duration(duration_ms: int) -> str:
 
 
 def sentence(text: str) -> Markup:
-    """Returns a text with elements: code for commands, which are in backticks, and times for instants."""
+    """Returns a text as HTML, with elements for commands, which are in backticks, and for instants."""
     parts = text.split("`")
     if len(parts) % 2 == 0:  # a name or a line of a log has a backtick
         return _with_instants(text)
@@ -53,7 +53,7 @@ def capital(text: str) -> str:
 
 
 def _with_instants(text: str) -> Markup:
-    """Returns a text with its instants as elements, so that all instants of the page are in one zone."""
+    """Returns a text with its instants as HTML elements, so that all instants of the page are in one time zone."""
     parts, end = [], 0
     for found in _INSTANT.finditer(text):
         parts += [escape(text[end : found.start()]), _element_of(*found.groups())]

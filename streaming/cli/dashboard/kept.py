@@ -31,7 +31,7 @@ class Answer(Generic[T]):
     Attributes:
         found: The result of the search.
         at_ms: The time at which the search has ended.
-        warnings: Sentences about what could not be looked at.
+        warnings: Sentences about objects that could not be looked at.
     """
 
     found: T

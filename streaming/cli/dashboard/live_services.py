@@ -92,7 +92,7 @@ class Services:
 
     @property
     def is_used(self) -> bool:
-        """Returns whether commands have defined anything; True also while that is not known."""
+        """Returns whether commands have defined a service, a database or a route; True also while that is not known."""
         defined = [*self.definitions.databases, *self.definitions.services()]
         return not self.is_complete or len(defined) > 1 or bool(self.endpoints.rows or self.held.rows)
 

@@ -43,7 +43,7 @@ def _reversed(iso: str | None) -> tuple[int, ...]:
 
 
 class QueuePages:
-    """Builds the pages: of many queues from the live view, of one queue from what `queue show` reads."""
+    """Builds the pages: of many queues from the live view, of one queue from the facts that `queue show` reads."""
 
     def __init__(self, view: LiveView) -> None:
         self._view = view

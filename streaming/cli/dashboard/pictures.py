@@ -25,7 +25,7 @@ _NEAR_EDGE = 30
 
 
 def sparkline(points: Sequence[tuple[int, int]], until_ms: int) -> Markup:
-    """Returns the picture of a number in the period before an instant; nothing if the number is not known.
+    """Returns the picture of a number in the period before an instant; an empty text if the number is not known.
 
     Args:
         points: (time in ms, the number from then on), oldest first.

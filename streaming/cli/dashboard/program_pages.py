@@ -118,7 +118,7 @@ def letters(kafka: Cluster, topics: Topics, of: str) -> list[dict[str, Any]]:
     Args:
         kafka: The cluster.
         topics: The topics.
-        of: `services` for those of services; otherwise those of the monitor.
+        of: `services` for the dead letters of services; otherwise those of the monitor.
 
     Raises:
         UserError: Kafka cannot be reached or denies access, or the topic is missing.
@@ -173,14 +173,14 @@ class ProgramPages:
         return Page("Dead letters", [Part("letters", "dead_letters.html", values)])
 
     def _rows(self) -> tuple[list[ProgramRow], Part]:
-        """Returns the rows of programs that run, and a part with the sentences about others."""
+        """Returns the rows of programs that run, and a part with the sentences about other programs."""
         answer = self._kept.get("rows", partial(_rows, self._view.cluster, self._view.topics))
         rows, gone = answer.found
         return rows, Part("warnings", "warnings.html", {"warnings": [*answer.warnings, *gone]})
 
 
 def _rows(kafka: Cluster, topics: Topics) -> tuple[list[ProgramRow], list[str]]:
-    """Returns the rows of programs that run, and the sentences about others that have left a row."""
+    """Returns the rows of programs that run, and the sentences about programs that have left a row."""
     rows = maintenance.read(kafka, topics)
     gone = maintenance.gone(rows, partial(own_programs.how_to_start, kafka, topics))
     return [row for row in rows if not maintenance.is_gone(row)], gone

@@ -1,4 +1,4 @@
-"""Renders the pages, keeps them live by server-sent events, and admits readers. Names from records are only text."""
+"""Renders the pages, keeps them live by server-sent events, and admits users. Names from records are only text."""
 
 import asyncio
 import hmac
@@ -73,7 +73,7 @@ class Page:
     Attributes:
         title: The title.
         parts: The parts that are live.
-        form: The template of a form above the parts; empty: none. The form stays as the reader has filled it in.
+        form: The template of a form above the parts; empty: none. The form stays as the user has filled it in.
         values: The values of the form.
         status: The HTTP status.
     """
@@ -128,7 +128,7 @@ class News:
     """The state of the whole instance, which every page shows.
 
     Attributes:
-        problem: The reason why the dashboard cannot read something at present; empty if it reads all.
+        problem: The reason why the dashboard cannot read a topic at present; empty if it reads all topics.
         silent_since: The time at which Kafka last answered; None if it answers.
         monitor: The sentence about a monitor that does not run; empty if a monitor runs.
         is_normal: Whether that sentence says only that the monitor has just been started.
@@ -144,7 +144,7 @@ class News:
 
 @dataclass(frozen=True)
 class _Look:
-    """A page as the server renders it for all readers of a moment, its version, and the time of the moment."""
+    """A page as rendered for all browsers that ask within a moment, its version, and the time of the moment."""
 
     version: int
     at_s: float
@@ -182,7 +182,7 @@ class Dashboard:
         self._is_stopped = True
 
     def routes(self) -> list[Route | Mount]:
-        """Returns the pages and the files of stylesheet and script."""
+        """Returns the routes of the pages, the stylesheet and the script."""
         static = Mount("/static", StaticFiles(directory=Path(__file__).parent / "static"), name="static")
         return [*(Route(each.path, self._answer(each), methods=["GET"]) for each in self._entries), static]
 
@@ -242,7 +242,7 @@ class Dashboard:
             waited_s += _LOOK_S
 
     def _look(self, entry: Entry, query: QueryParams) -> _Look:
-        """Returns the page as another reader has seen it a moment ago, or a new one."""
+        """Returns the page as it was rendered for another browser a moment ago, or a new page."""
         address, now_s = (entry.path, str(query)), time.monotonic()
         found = self._looks.get(address)
         if found is None or now_s - found.at_s >= _LOOK_S:
@@ -253,7 +253,7 @@ class Dashboard:
 
 
 class _Guard:
-    """Adds the headers of safety to each answer, and asks readers for the token if a token is set."""
+    """Adds the headers of safety to each answer, and asks users for the token if a token is set."""
 
     def __init__(self, app: ASGIApp, token: str | None, is_secure: bool) -> None:
         self._app = app
@@ -272,7 +272,7 @@ class _Guard:
         await app(scope, receive, send_with_headers)
 
     async def _admit(self, request: Request, token: str) -> ASGIApp:
-        """Returns the application that answers: the pages for a reader with the token, or the form for the token."""
+        """Returns the application that answers: the pages for a user with the token, or the form for the token."""
         bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
         if any(_is_same(given, token) for given in (bearer, request.cookies.get(_COOKIE, ""))):
             return self._app
@@ -307,12 +307,13 @@ def _is_same(given: str, token: str) -> bool:
 
 
 def application(dashboard: Dashboard, hosts: list[str], token: str | None, *, is_secure: bool) -> Starlette:
-    """Returns the application.
+    """Returns the web application that serves the dashboard.
 
     Args:
         dashboard: The pages.
-        hosts: The names of this machine in requests. Another name could be of a foreign site (DNS rebinding).
-        token: The token that a reader must know; None: no token.
+        hosts: The names by which requests may address this machine. A request with another name may come from a foreign
+            site (DNS rebinding).
+        token: The token that a user must know; None: no token.
         is_secure: Whether TLS protects the pages.
     """
     middleware = [

@@ -39,7 +39,7 @@ class Paged(Generic[Row]):
 
 
 def paged(rows: Sequence[Row], wanted: str | None) -> Paged[Row]:
-    """Returns the page of rows with the number that a reader asks for, or the nearest page."""
+    """Returns the page of rows with the number that the user asks for, or the nearest page."""
     pages = max(1, -(-len(rows) // ROWS))
     text = wanted or ""
     number = int(text) if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else 1

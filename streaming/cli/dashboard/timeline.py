@@ -56,7 +56,7 @@ class Timeline:
         until_ms: Its end.
         arrivals: (time, messages).
         receives: (time, messages) of RECEIVEs that got messages.
-        empties: The times of RECEIVEs without WHERE that got none.
+        empties: The times of RECEIVEs without WHERE that got no message.
         unread: (time, unread messages) at each change that the monitor has written.
         members: (time, members) of an observed consumer group.
         quiet: The quiet windows.
@@ -87,7 +87,7 @@ class Timeline:
         return bool(self.members) and not (self.arrivals or self.readers)
 
     def next_reader(self, number: int) -> tuple[Reader, int] | None:
-        """Returns the first new reader between an activation and the next one, and the time until it came, in ms.
+        """Returns the first new reader after an activation and before the next, and the time until it came, in ms.
 
         Args:
             number: The index of the activation. It has requested this reader, unless readers come by themselves.
@@ -145,7 +145,7 @@ class _Life:
         self._works: dict[str, Span] = {}
 
     def take(self, at_ms: int, event: Event) -> None:
-        """Takes its next report."""
+        """Applies the next report of the session."""
         self.reader.last_ms = at_ms
         if isinstance(event, Receive):
             self._receive(at_ms, event)

@@ -140,7 +140,7 @@ def listen(address: Address) -> socket.socket:
 
 
 def listen_on_default(address: Address) -> socket.socket:
-    """Returns such a socket, with a free port if another program has the address's port; raises UserError."""
+    """Returns a socket as `listen` does, but with a free port if another program has the port; raises UserError."""
     try:
         return listen(address)
     except UserError:

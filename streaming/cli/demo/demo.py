@@ -1,7 +1,7 @@
 """The demo of queues, with both kinds of activation. It ends by itself with a summary.
 
 External activation: the activator starts reader programs for notifications. Internal activation: the monitor asks for
-tasks, up to max_queue_readers at a time, and the host runs them. Both run the same reader program here.
+tasks, up to max_queue_readers at a time, and the host runs them. Activator and host run the same reader program here.
 """
 
 import json

@@ -45,7 +45,7 @@ class InstanceStory(ConversationStory):
         self._printed_s = time.monotonic()
 
     def note(self, place: str, text: str, style: str = "") -> None:
-        """Has the next step print a line about a place. An actor calls this method."""
+        """Makes the next step print a line about a place. An actor calls this method."""
         self.tell(partial(self._line, place, "", text, style))
 
     def step(self) -> None:
@@ -76,7 +76,7 @@ class InstanceStory(ConversationStory):
         return f"{self.awaited} did not come in time"
 
     def summarize(self) -> bool:
-        """Prints the summary; returns whether everything was as it must be."""
+        """Prints the summary; returns whether everything was as expected."""
         self._print_deliveries()
         latency = latencies(self.records.latencies_s(), "messages, also late ones")
         return self._account(*self.facts, ("send -> delivery", latency)) and self.is_moved

@@ -88,7 +88,7 @@ class ObserveStory(Timeline):
         self.tell(partial(self._note_unreadable, group, what))
 
     def unread(self, group: str, *partitions: int) -> int:
-        """Returns the number of messages in these partitions, or in all, that no consumer has read."""
+        """Returns how many messages in these partitions, or in all partitions, no consumer has read."""
         places = [(group, partition) for partition in partitions or range(_PARTITIONS[group])]
         return sum(self._sent[place] - self._read[place] for place in places)
 

@@ -17,7 +17,7 @@ _WAIT_S = 2.5
 
 
 def clerk(messages: list[ReceivedMessage]) -> None:
-    """Answers each message, and ends a conversation with its last one."""
+    """Answers each message, and ends a conversation with its last message."""
     for message in messages:
         if message.kind == "MESSAGE":
             message.conversation.send(ANSWER + message.value)

@@ -58,7 +58,7 @@ NO_DIFFERENCES = Differences(0, 0, 0)
 
 @dataclass(frozen=True)
 class RouteChange:
-    """The numbers of conversations that the change of the route concerned.
+    """The numbers of conversations, by the effect of the changed route on them.
 
     Attributes:
         stayed: Conversations that had begun before, went on, and stayed in their database.
@@ -141,7 +141,7 @@ class ServiceRecords:
         return [each.seen_s - sent_s for each, sent_s in found if sent_s is not None]
 
     def route_change(self) -> RouteChange:
-        """Returns the numbers of conversations with the stock that the change of the route concerned."""
+        """Returns the numbers of conversations with the stock, by the effect of the changed route on them."""
         north, south = STOCKS[NORTH].queue, STOCKS[SOUTH].queue
         in_north, in_south = self.conversations_in(north), self.conversations_in(south)
         altered_s, in_force_s = self.altered_s or 0.0, self.in_force_s or float("inf")

@@ -147,7 +147,7 @@ class ServiceStory(ConversationStory):
         return None if sent_s is None else time.time() - sent_s
 
     def step(self) -> None:
-        """Prints deliveries and held messages, when no more of them are expected for the same line."""
+        """Prints deliveries and held messages, each line as soon as it is complete."""
         super().step()
         now_s = time.monotonic()
         for queue in [queue for queue, window in self._windows.items() if now_s >= window.begin_s + _WINDOW_S]:
@@ -178,7 +178,7 @@ class ServiceStory(ConversationStory):
         return f"not everything was read in time: {self.arrived} arrived, {self.read} read"
 
     def summarize(self) -> bool:
-        """Prints the summary; returns whether everything was as it must be."""
+        """Prints the summary; returns whether everything was as expected."""
         records, change = self.records, self.records.route_change()
         held, number = self._most_held
         held_until_s, timers_late_s = records.held_until_s(), records.timers_late_s()

@@ -60,7 +60,7 @@ class Stage:
 
     @contextmanager
     def progress(self, what: str) -> Iterator[None]:
-        """Prints what happens in the block, and then the time that the block took."""
+        """Prints the name of the block's work, and then the time that the block took."""
         begin_s = time.monotonic()
         self.console.print(f"  {what} ...", end="")
         yield
@@ -169,7 +169,7 @@ def play(
         readers: The reader programs.
 
     Returns:
-        The exit code of the demo: 0 if everything happened in time and was good.
+        The exit code of the demo: 0 if everything happened in time and as expected.
 
     Raises:
         UserError: One of the programs has ended.

@@ -106,7 +106,7 @@ class Starters:
 
 
 def write_configs(readers: Sequence[Reader], folder: Path) -> tuple[Path, Path]:
-    """Writes the activator's and the host's configuration files, unless they are there; returns their paths."""
+    """Writes the activator's and the host's configuration files, unless they exist; returns their paths."""
     activator, host = [], []
     for reader in readers:
         # A JSON string or list of strings is also valid TOML.

@@ -101,7 +101,7 @@ class Timeline:
         self.arrived += count
 
     def _waited_s(self, queue: str) -> float | None:
-        """Returns the time since the arrival on the empty queue; None if it is not the first activation since then."""
+        """Returns the time since the arrival on the empty queue; None if another activation has come since then."""
         since_s = self._waiting_since_s.pop(queue, None)
         return None if since_s is None else time.time() - since_s
 
@@ -147,7 +147,7 @@ class Timeline:
         return bool(self._numbers)
 
     def tell(self, news: Callable[[], None]) -> None:
-        """Has the next step call a function, in the main thread. An actor calls this method."""
+        """Makes the next step call a function, in the main thread. An actor calls this method."""
         self._news.put(news)
 
     def step(self) -> None:
@@ -168,7 +168,7 @@ class Timeline:
         raise NotImplementedError
 
     def summarize(self) -> bool:
-        """Prints the summary; returns whether everything was as it must be."""
+        """Prints the summary; returns whether everything was as expected."""
         raise NotImplementedError
 
     def _line(self, queue: str, mark: str, text: str, style: str = "") -> None:

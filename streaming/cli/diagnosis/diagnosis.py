@@ -18,7 +18,7 @@ from streaming.wire.topics import Topics
 
 @dataclass(frozen=True)
 class Place:
-    """The place of this instance in the network: its addresses, and whether it sends messages on to others."""
+    """The place of this instance in the network: its addresses, and whether it sends messages on to other instances."""
 
     addresses: list[str]
     is_forwarding: bool = False
@@ -30,7 +30,7 @@ class Part:
 
     Attributes:
         faults: The faults.
-        writer: The program that writes the views in which the next parts are found; empty: the same as before.
+        writer: The program whose views show the faults of the later parts; empty: the program of the previous part.
     """
 
     faults: list[Fault]

@@ -77,7 +77,7 @@ def _of_missing_topics(told: Mapping[str, Sequence[Told]], kafka: Cluster, topic
 def _of_unseen_groups(
     view: Iterable[dict[str, Any]], told: Mapping[str, Sequence[Told]], kafka: Cluster
 ) -> Iterator[Fault]:
-    """Yields the faults of consumer groups with an entry whose messages no observer can see."""
+    """Yields the faults of consumer groups that have an entry, but whose messages no observer can see."""
     rows = {row["queue"]: row for row in view}
     seen = {name for name, row in rows.items() if row.get("members") or row["unread_messages"] > 0}
     named = [each for each in group_entries.of_groups(told) if each.queue not in seen and not each.topics]
@@ -93,7 +93,7 @@ def _of_unseen_groups(
 def _without_host(view: Iterable[dict[str, Any]], kafka: Cluster, topics: Topics) -> tuple[str | None, frozenset[str]]:
     """Returns the sentence about hosts, if queues with internal activation need a host and none runs.
 
-    Also returns the hosts that are stopping then.
+    Also returns the hosts that are stopping.
     """
     names = [row["queue"] for row in view if needs_host(row)]
     down = None

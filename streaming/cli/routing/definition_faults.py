@@ -32,8 +32,8 @@ class Fault:
 
     Attributes:
         kind: The kind of fault.
-        where: The thing that has it, such as a route, a queue or a program.
-        problem: The fault, and what to do.
+        where: The thing that has the fault, such as a route, a queue or a program.
+        problem: The fault, and advice.
     """
 
     kind: str
@@ -41,11 +41,11 @@ class Fault:
     problem: str
 
     def as_text(self) -> str:
-        """Returns a line for people."""
+        """Returns the fault as a line for people."""
         return f"{self.kind}: {self.where}: {self.problem}"
 
     def as_json(self) -> str:
-        """Returns one line of JSON."""
+        """Returns the fault as one line of JSON."""
         return json.dumps(asdict(self))
 
 
@@ -115,7 +115,7 @@ def _create_route(database: str) -> str:
 
 
 def without_topic(queue: str) -> str:
-    """Returns the sentence about a service's queue without a topic, and what to do."""
+    """Returns the sentence about a service's queue without a topic, with advice."""
     return f"queue {queue} has no topic. Create it: `{hints.command('queue', 'create', queue)}`"
 
 

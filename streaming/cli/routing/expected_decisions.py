@@ -17,7 +17,7 @@ class Report:
 
     Attributes:
         lines: The report for people.
-        failures: The number of cases that differ from what was expected.
+        failures: The number of cases whose decision differs from the expected decision.
     """
 
     lines: list[str]
@@ -56,7 +56,7 @@ def _has_definitions(path: Path) -> bool:
 
 
 def check(source: Origin, cases: list[Case]) -> Report:
-    """Compares the decision about each case with what it expects; raises UserError for an unknown field."""
+    """Compares the decision about each case with the expected decision; raises UserError for an unknown field."""
     lines = []
     failures = 0
     reached: set[tuple[str, str]] = set()

@@ -71,7 +71,7 @@ class Result:
         }
 
     def as_json(self) -> str:
-        """Returns one line of JSON."""
+        """Returns the decision and its explanation as one line of JSON."""
         steps = [
             {"step": step.title, "result": step.text, "passed_over": step.passed_over, "others": step.others}
             for step in self.explanation.steps
@@ -79,7 +79,7 @@ class Result:
         return json.dumps({"name": self.case.name, **self.values(), "steps": steps})
 
     def as_text(self) -> str:
-        """Returns lines for people."""
+        """Returns the decision and its explanation as lines for people."""
         lines = [self.heading()]
         for title, each in self.fields():
             lines.append(f"  => {each[0]}" if title == RESULT else f"  {title:<7} {each[0]}")
@@ -95,7 +95,7 @@ class Result:
         return f"{self.case.name}: a message {sender} to service {asked.to_service}{names}{reply}"
 
     def fields(self) -> Iterator[tuple[str, list[str]]]:
-        """Yields the title and the lines of each step, and then those of the result."""
+        """Yields the title and the lines of each step, and then of the result."""
         for step in self.explanation.steps:
             lines = [step.text, *(f"  {name}: {why}" for name, why in step.passed_over.items())]
             yield step.title, [*lines, *([f"  and {step.others:,} more routes"] if step.others else [])]

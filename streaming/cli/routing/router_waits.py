@@ -1,4 +1,4 @@
-"""The messages of commands that wait for a router."""
+"""The lines that commands print while they wait for a router."""
 
 import time
 
