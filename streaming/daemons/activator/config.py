@@ -93,7 +93,7 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
     anchor: bool = False
 
     def __post_init__(self) -> None:
-        """Fills in what depends on the group, and checks the values. Each error message begins with the key."""
+        """Fills in the values that the group decides, and checks all values. Error messages begin with the key."""
         if (problem := self._wrong_group()) is not None:
             raise ValueError(problem)
         if self.group is not None and not self.queue:
@@ -251,7 +251,7 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
         return command_template.fill(self.words, {"queue": queue})
 
     def refusal(self, queue: str) -> str | None:
-        """Returns why no program may be started for a queue of this name, or None if one may."""
+        """Returns why no program may be started for a queue of this name, or None if a program may be started."""
         return command_template.refusal(self.words, {"queue": queue})
 
     def log_file_for(self, queue: str) -> Path | None:
@@ -285,6 +285,6 @@ class Config(Struct, forbid_unknown_fields=True, frozen=True):
         return next((entry for entry in self.programs if entry.watches(group)), None)
 
     def program_for(self, queue: str) -> tuple[ProgramEntry | None, str | None]:
-        """Returns the entry for a queue or None, and the reason why the entry starts nothing for this name or None."""
+        """Returns the entry for a queue, and why it starts nothing for this name. Each is None if there is none."""
         entry = self.entry_for(queue)
         return entry, None if entry is None else entry.refusal(queue)

@@ -1,4 +1,4 @@
-"""The longest rest of a group's consumers. Kafka deletes the offsets of a group that stays empty for too long.
+"""The longest time without consumers of a group. Kafka deletes the offsets of a group that is empty for longer.
 
 The activator keeps its groups' offsets in the only way that works for all clients: it starts a consumer in time.
 """
@@ -27,7 +27,7 @@ class OffsetRetention:
 
         Args:
             config: The config.
-            step: The present step, which notes once that Kafka does not tell.
+            step: The present step, which notes once that Kafka does not say how long it keeps offsets.
         """
         if all(entry.group is None for entry in config.programs):
             return

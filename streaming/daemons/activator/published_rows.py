@@ -1,4 +1,4 @@
-"""Publishes what the activator does for each queue in queue-activators, which `queue show` and `queues` read."""
+"""Publishes the activator's work for each queue in queue-activators, which `queue show` and `queues` read."""
 
 import time
 from collections.abc import Callable, Mapping, Set
@@ -209,7 +209,7 @@ class PublishedRows(MayBeDenied):
 
 
 def opened(cluster: Cluster, place: Place) -> Opened:
-    """Opens the topic, and reads what is there.
+    """Opens the topic, and reads its rows.
 
     Raises:
         UserError: The topic is missing, or Kafka cannot be reached or refuses.

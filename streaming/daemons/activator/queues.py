@@ -205,7 +205,7 @@ class Queues:
         self._apply(queue, [decision], step, program.pid)
 
     def _apply(self, queue: str, decisions: list[Decision], step: Step, pid: int | None = None, more: str = "") -> None:
-        """Records decisions. The first is about the process `pid`, and its event says `more` than the record."""
+        """Records decisions. The event of the first decision names the process `pid` and ends with the text `more`."""
         for decision in decisions:
             record = self.records[queue]
             record.at_ms, record.action, record.why = step.now_ms, decision.action.value, decision.why

@@ -165,7 +165,7 @@ class Activator:
         self._notifications.done(messages)
 
     def _begin(self, step: Step) -> None:
-        """Begins the first step: finds running programs of an earlier run, and records the end of the others."""
+        """Begins the first step: finds running programs of an earlier run, and records the ends of all others."""
         self._is_ready = True
         self._about.pid, self._about.since_ms = os.getpid(), step.now_ms
         self._about.config_file, self._about.config_error = utf8(str(self._config.path)), None

@@ -20,7 +20,7 @@ class Step:
         has_kafka_problem: Whether Kafka does not answer, or refuses.
         changed: The queues whose records have changed.
         told: Other queues with a record, whose rows are made again.
-        events: What is logged and recorded.
+        events: The events to log and record.
         started: The programs that wait at their gates.
         stopped: The programs that are asked to end.
         ended: The sessions that have ended.

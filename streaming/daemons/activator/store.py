@@ -192,7 +192,7 @@ class Store:
             raise
 
     def _upgrade(self, version: int) -> None:
-        """Upgrades the state of an older version, or creates the tables of a new one."""
+        """Upgrades the state of an older version, or creates the tables of a new state."""
         if version == 0:
             for statement in _TABLES.split(";")[:-1]:
                 self._execute(statement)

@@ -20,7 +20,7 @@ class QueuesWithoutEntry:
         self.names = names
 
     def take(self, record: Activation, row: ViewRow | None, is_old: bool, step: Step) -> bool:
-        """Notes the queue of a notification, unless it is known or has no message; returns whether it was noted.
+        """Notes the queue of a notification, unless the queue is known or empty; returns whether it was noted.
 
         Args:
             record: The notification, for a queue without an entry.

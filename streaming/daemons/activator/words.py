@@ -124,7 +124,7 @@ def _is_another_try(row: ActivatorRow, now: str) -> bool:
 
 
 def in_vain(row: ActivatorRow, now: str) -> Iterator[str]:
-    """Yields the questions about programs that have exited or run for long, although no work of theirs was seen.
+    """Yields the questions about programs that have exited, or run for long, without any work that was seen.
 
     Args:
         row: The row.
@@ -200,7 +200,7 @@ def _past_of_programs(row: ActivatorRow, at: str) -> Iterator[str]:
 
 
 def without_receive(row: ActivatorRow) -> str:
-    """Returns the question about programs that have exited with success, although no work of theirs was seen."""
+    """Returns the question about programs that have exited with success, without any work that was seen."""
     if row.group is None:
         return (
             f"{row.exits_without_receive} readers in a row exited without a RECEIVE: does the program report, or is it "
@@ -229,7 +229,7 @@ def why_not_expected(row: ActivatorRow) -> str:
 
 
 def left_running(programs: Sequence[tuple[str, int]]) -> str:
-    """Returns which programs an activator leaves running, and what the next start does with them.
+    """Returns the words about the programs that an activator leaves running.
 
     Args:
         programs: The queue and the process id of each.

@@ -69,7 +69,7 @@ def invocation(config: HostConfig, task: StartActivatedTask, connection: Mapping
     Args:
         config: The host's configuration.
         task: The task.
-        connection: Environment variables with Kafka's address; the procedure's own may replace them.
+        connection: Environment variables with Kafka's address; variables of the procedure may replace them.
 
     Raises:
         CannotStartError: The configuration has no entry for the procedure, the entry's directory does not exist, or a

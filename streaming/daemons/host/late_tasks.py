@@ -1,4 +1,4 @@
-"""A few lines about tasks that came too late. After an absence of all hosts, such tasks may be very many."""
+"""Logs late tasks in few lines, because there may be very many of them after an absence of all hosts."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ from streaming.core.numbers import plural
 
 
 class LateTasks:
-    """Counts late tasks in a row. The host tells the first of them, and `end` tells how many more there were."""
+    """Counts late tasks in a row. The host logs the first late task, and `end` logs the number of all others."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         """Stores the function that takes lines."""

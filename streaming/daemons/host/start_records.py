@@ -108,7 +108,7 @@ class StartRecords:
         return TopicPartition(self._topic, record.partition, record.offset + 1, recent.text())
 
     def group_metadata(self) -> object | None:
-        """Returns what a transaction needs to commit offsets as this member; None if the host is no longer a member."""
+        """Returns the membership for a transaction's commit of offsets; None if the host is no longer a member."""
         return self._member.group_metadata()
 
     def rewind(self) -> None:

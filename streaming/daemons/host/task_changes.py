@@ -25,7 +25,7 @@ class TaskChange:
         process_id: The process id; None if the task never had a process.
         exit_code: The exit code, or the negative number of the signal that ended the task; None if it has not exited.
         reason: Why the task failed to start.
-        interrupted: Whether the host has ended it, because the host itself is being stopped.
+        interrupted: Whether the host has ended the task, because the host itself is being stopped.
     """
 
     what: TaskEvent

@@ -39,7 +39,7 @@ class NotTakenError(Exception):
 
 
 class Taking:
-    """Commits what the host has decided about records."""
+    """Commits the host's decisions about records."""
 
     def __init__(self, cluster: Cluster, topic: str, records: StartRecords) -> None:
         """Connects.

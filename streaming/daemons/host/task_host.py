@@ -173,7 +173,7 @@ class TaskHost:
         self.finish(hurry)
 
     def step(self, timeout_s: float) -> None:
-        """Does what is due, then waits up to `timeout_s` for a task and takes it.
+        """Does all due work, then waits up to `timeout_s` for a task and takes it.
 
         Raises:
             UserError: Kafka does not allow the host to read queue-tasks or to report.
@@ -205,7 +205,7 @@ class TaskHost:
             Thread(target=self._check_functions, name="check of functions", daemon=True).start()
 
     def _check_functions(self) -> None:
-        """Logs at once which functions cannot be run. Otherwise the first task of each would show it."""
+        """Logs at once which functions cannot be run. Otherwise only the first task of each would fail."""
         for procedure in self._config.current.procedures:
             problem = import_problem(procedure, self._connection)
             if problem is not None:

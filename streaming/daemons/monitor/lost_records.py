@@ -1,4 +1,4 @@
-"""Finds records that Kafka has deleted before the monitor has read them, and logs a warning.
+"""Finds records that Kafka deleted before the monitor read them, and logs a warning.
 
 Kafka's retention may delete records while the monitor is down or behind. Spark then goes on with the first record left.
 """
@@ -63,7 +63,7 @@ class LostRecords:
         self._next_look_s = 0.0
 
     def begin(self, read: Offsets) -> None:
-        """Looks for records that were lost before the query starts, and tells the shards.
+        """Looks for lost records before the query starts, and tells the shards about them.
 
         Args:
             read: The offsets at which the query goes on.

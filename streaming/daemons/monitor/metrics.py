@@ -48,7 +48,7 @@ class Metrics(QueryMetrics):
         super().__init__(server, check_interval_ms, cluster, measured, partitions)
 
     def apply(self, record: Message) -> None:
-        """Takes a row of the monitors view."""
+        """Counts a row of the monitors view."""
         self._queues.apply(record.key() or b"", record.value())
 
     def clear_view(self) -> None:

@@ -39,7 +39,10 @@ class EmptyGroups:
         self._hint = hint
 
     def look(self, groups: Mapping[str, Watched]) -> None:
-        """Says how long Kafka keeps the offsets of groups that have lost their members. Commits as entries demand."""
+        """Says how long Kafka keeps the offsets of groups that have lost their members.
+
+        Commits the offsets of groups whose entries ask for a commit.
+        """
         committed = 0
         for name, each in groups.items():
             each.had_members |= bool(each.picture.members)

@@ -1,4 +1,4 @@
-"""The observer: looks at consumer groups that report nothing, and reports to the monitor what their next reader finds.
+"""The observer: looks at consumer groups that report nothing, and reports whether their next reader would have work.
 
 Each report contains the whole state of a group. So a killed observer loses nothing, and two observers invent nothing.
 The silence of an observer is an unknown answer.

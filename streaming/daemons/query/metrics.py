@@ -107,7 +107,7 @@ class QueryMetrics(ProgramMetrics):
     # The program's views
 
     def apply(self, record: Message) -> None:
-        """Takes a record of a view; raises InvalidRecordError."""
+        """Counts a record of a view; raises InvalidRecordError."""
         raise NotImplementedError
 
     def clear_view(self) -> None:
@@ -115,7 +115,7 @@ class QueryMetrics(ProgramMetrics):
         raise NotImplementedError
 
     def of_view(self) -> Iterator[Metric]:
-        """Yields the metrics of the views. Called only once the views are complete."""
+        """Yields the metrics of the views. The caller waits until the views are complete."""
         raise NotImplementedError
 
     def more(self) -> Iterator[Metric]:

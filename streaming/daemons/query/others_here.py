@@ -2,7 +2,7 @@
 
 Such a program does not end by itself, so a newcomer is refused after a short wait. A newcomer is also refused beside a
 `run` that starts, because Kafka does not know the programs of that `run` yet. `SoleProgram` finds out whether programs
-on other machines are alive.
+on other machines run.
 """
 
 import os

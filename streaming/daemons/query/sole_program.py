@@ -284,7 +284,7 @@ class SoleProgram:
             self._problem = denied
 
     def _is_still_here(self, consumer: Consumer, fenced: KafkaError) -> bool:
-        """Returns whether no other program has this program's place, although Kafka has fenced its member.
+        """Returns whether this program still has its place, although Kafka has fenced the program's member.
 
         After an outage the member joins again, with another id. A commit that the outage has delayed still has the
         former id. So Kafka takes the commit for that of a member which another program has replaced. For a moment the
@@ -336,7 +336,7 @@ class SoleProgram:
             )
 
     def _others(self) -> list[GroupMember]:
-        """Returns the other programs with a partition, or all others if none has a partition.
+        """Returns the other programs with a partition, or all other programs if no program has a partition.
 
         Returns no program if Kafka does not answer.
         """

@@ -53,7 +53,7 @@ class RouterMetrics(QueryMetrics):
         super().__init__(server, check_interval_ms, cluster, measured, partitions)
 
     def apply(self, record: Message) -> None:
-        """Takes a row of service-conversations or of service-transmissions."""
+        """Counts a row of service-conversations or of service-transmissions."""
         is_endpoint = record.topic() == self._topic_of_endpoints
         apply = self._conversations.apply_endpoint if is_endpoint else self._conversations.apply_transmission
         apply(record.key() or b"", record.value())

@@ -121,7 +121,7 @@ def gather(cluster: Cluster, topics: Topics, partitions: int, traces: Traces, co
 
 
 def _require_records(cluster: Cluster, topics: Topics, copy: Copy) -> None:
-    """Raises UserError if records are gone that show which conversations have gone on since the copy."""
+    """Raises UserError if Kafka lacks records that show which conversations have gone on since the copy."""
     consumer = cluster.consumer({"group.id": "queue-activation-router-restore", "enable.auto.commit": False})
     topic, decisions = topics.service_messages, topics.service_decisions
     try:
@@ -285,7 +285,7 @@ def _viewed_conversations(cluster: Cluster, topics: Topics) -> dict[str, tuple[i
 
 
 def _closed(name: str) -> Suspect:
-    """Returns a conversation whose end no side has to be told, unless the conversation is in the copy."""
+    """Returns a conversation whose sides need no message about its end, unless the conversation is in the copy."""
     return Suspect(name, ("", ""), (None, None), (name, name))
 
 

@@ -46,8 +46,8 @@ class Held:
     """The messages that are held.
 
     Attributes:
-        by_number: Number of Service Broker's message for the reason, or `none` -> messages.
-        by_service: Label of the service that the messages are for -> messages.
+        by_number: Number of Service Broker's message for the reason, or `none` -> number of messages.
+        by_service: Label of the service that the messages are for -> number of messages.
         oldest_s: Label of the service -> the longest time for which a message has been held.
     """
 
@@ -112,7 +112,7 @@ class Conversations:
         return counts
 
     def idle(self, now_s: float) -> dict[str, int]:
-        """Returns, by label of an idle time, the number of endpoints that are not closed and idle for longer.
+        """Returns label of an idle time -> the number of open endpoints that have been idle for longer.
 
         Args:
             now_s: The wall clock, in seconds since 1970.
@@ -126,7 +126,7 @@ class Conversations:
         }
 
     def held(self, now_s: float) -> Held:
-        """Returns the held messages; `now_s` is the wall clock, in seconds since 1970."""
+        """Returns the counts of held messages; `now_s` is the wall clock, in seconds since 1970."""
         with self._lock:
             rows = [*self._held.values()]
         by_number: Counter[str] = Counter()

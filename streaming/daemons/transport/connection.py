@@ -96,7 +96,7 @@ class InstanceConnection:
         return self.state.state is ConnectionState.CONNECTED
 
     def takes(self) -> bool:
-        """Returns whether records can be taken now, or when the attempt to connect succeeds. If not, drops a record."""
+        """Returns whether the connection is open or being opened. If not, counts a record as dropped."""
         with self._lock:
             is_usable = self.state.use(Clock.now_ms())
             if not is_usable:
@@ -131,7 +131,7 @@ class InstanceConnection:
         self._has_to_report = True
 
     def want(self) -> None:
-        """Notes that a message waits elsewhere for this connection. It is then opened as soon as allowed."""
+        """Notes that a message waits elsewhere for this connection, so that it is opened as soon as allowed."""
         with self._lock:
             self.state.use(Clock.now_ms())
             self._lock.notify_all()

@@ -53,7 +53,7 @@ class QueueTopics:
         self._bad.clear()
 
     def problem(self, queue: str) -> str | None:
-        """Returns why no record can be written to a queue's topic; None if records can. Call `look` before."""
+        """Returns why no record can be written to a queue's topic; None without such a reason. Call `look` before."""
         return self._bad.get(queue)
 
     def forget(self) -> None:
