@@ -105,7 +105,7 @@ class MayBeDenied:
         return denied is not None
 
     def on_delivery(self, error: KafkaError | None, message: Message) -> None:  # noqa: ARG002 - confluent-kafka's form
-        """Takes Kafka's answer about a record."""
+        """Handles Kafka's answer about a record."""
         if error is not None:
             self.note_denial(error)
 
@@ -121,7 +121,7 @@ class Denials:
 
     Attributes:
         last: The last refusal; None if there was none.
-        no_connection: Why the last connection failed; None if none has failed.
+        no_connection: Why the last connection failed; None if no connection has failed.
     """
 
     def __init__(self) -> None:
@@ -157,7 +157,7 @@ class WatchfulAdmin(AdminClient):
 
     @property
     def no_connection(self) -> str | None:
-        """Returns why the last connection failed; None if none has failed."""
+        """Returns why the last connection failed; None if no connection has failed."""
         return self._denials.no_connection
 
     def result(self, future: "Future[T]", lost_after_s: float = _LOST_AFTER_S) -> T:

@@ -106,7 +106,7 @@ class Admin:
         return self.client_for_groups()
 
     def failed(self, error: KafkaException) -> None:
-        """Replaces the client if it repeats the epoch of a former leader of a partition for the rest of its life."""
+        """Replaces the client after an error that makes it name a partition's former leader in all later requests."""
         if error.args[0].code() == KafkaError.FENCED_LEADER_EPOCH:
             self.client = self._cluster.admin_client()
 

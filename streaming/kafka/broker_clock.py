@@ -1,4 +1,4 @@
-"""The clock of Kafka's brokers. Ages of records need it, because the clock of this machine may differ from it."""
+"""The clock of Kafka's brokers. It gives the ages of records, because this machine's clock may differ from it."""
 
 import time
 

@@ -139,7 +139,7 @@ def _login(config: Mapping[str, str]) -> dict[str, str | None]:
 
 
 def _tls_context(config: Mapping[str, str]) -> ssl.SSLContext:
-    """Makes the context. With a file that it cannot read, kafka-python would only report a time-out."""
+    """Makes the TLS context. By itself, kafka-python would report a file that it cannot read only as a time-out."""
     unknown = sorted(name for name in config if name.startswith("ssl.") and name not in _TLS_NAMES)
     if unknown:
         raise UserError(f"Commands that look at consumer groups do not know the property {unknown[0]}")

@@ -193,7 +193,7 @@ class GroupLooks:
         return self._in_parts(ask, places)
 
     def _in_parts(self, ask: Callable[[list[Asked]], dict[Asked, Answer]], asked: list[Asked]) -> dict[Asked, Answer]:
-        """Returns the answers without errors. kafka-python raises the first error of a request, and no answers."""
+        """Returns the answers without errors. If a request has an error, kafka-python returns none of its answers."""
         if not asked:
             return {}
         try:

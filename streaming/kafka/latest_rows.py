@@ -23,9 +23,9 @@ class LatestRows(Generic[Row]):
         """Creates the view, which has no rows yet.
 
         Args:
-            wanted: The name of a valid record, for messages.
+            wanted: The kind of record, for lines about invalid records.
             decode: Returns a record's key and its row, or None for the row of a tombstone; raises InvalidRecordError.
-            say: Takes messages about records that cannot be decoded.
+            say: Logs a line about a record that cannot be decoded.
         """
         self.rows: dict[str, Row] = {}
         self._decoder = RecordDecoder(wanted, decode, say)

@@ -1,4 +1,4 @@
-"""Finds out which programs of this project run, and returns advice on how to start the others.
+"""Finds out which programs of this project run, and returns advice on how to start other programs.
 
 Each program is a member of a consumer group.
 """
@@ -61,13 +61,13 @@ def absence(  # noqa: PLR0913  (the program, and what is known of its surroundin
     *,
     has_services: bool = False,
 ) -> str | None:
-    """Returns the sentence about a program that does not run, and what to do; None if it runs.
+    """Returns the sentence about a program that does not run, with advice; None if it runs.
 
     Args:
         kafka: The cluster.
         topics: The topics.
         program: The program.
-        which: The end of the sentence about the consequence, if the consequence concerns only a part.
+        which: The words that limit the sentence's consequence to a part of the work; empty: no limit.
         file: The activator's file, if it is known.
         has_services: Whether services are defined, so that the programs of services are needed too.
 
@@ -81,7 +81,7 @@ def absence(  # noqa: PLR0913  (the program, and what is known of its surroundin
 
 
 def with_advice(sentence: str, advice: str) -> str:
-    """Returns a sentence, and after it the advice unless that is empty. Both are without their last period."""
+    """Returns a sentence, followed by the advice if there is any. Neither has its last period."""
     return f"{sentence}. {advice}" if advice else sentence
 
 
@@ -90,8 +90,8 @@ def how_to_start(
 ) -> str:
     """Returns the advice on how to start a program that does not run, alone or with the programs that belong to it.
 
-    `run` fails if a program of it already runs, so the advice names `run` only if none of them runs. Other programs of
-    a `run` that was killed are about to end.
+    `run` fails if one of its programs already runs, so the advice names `run` only if none of them runs. The processes
+    of a killed `run` do not count, because they are about to end.
 
     Args:
         kafka: The cluster.
@@ -126,7 +126,7 @@ def how_to_start(
 
 
 def _again(run: runs.Run, *, needs_file: bool, needs_services: bool) -> str:
-    """Returns the sentence with the command that starts a `run` again, with the file and the programs it then needs."""
+    """Returns the sentence with the command that starts a `run` again, with the file and the programs needed now."""
     again = run.line(run.words(needs_file=needs_file, needs_services=needs_services))
     is_same = again == run.line(run.words(needs_file=False, needs_services=False))
     said = _once(again, f"Start {'all again' if is_same else 'all that is needed'}: `{again}`")
@@ -136,7 +136,7 @@ def _again(run: runs.Run, *, needs_file: bool, needs_services: bool) -> str:
 
 
 def _together_with(program: str) -> list[str]:
-    """Returns the other programs of the commands `run` that start a program."""
+    """Returns the programs that `run` starts together with a program."""
     return [each for run in (_OF_FILE, _OF_SERVICES) if program in run for each in run if each != program]
 
 

@@ -23,7 +23,7 @@ class PartitionReader:
     """
 
     def __init__(self, cluster: Cluster, topic: str, partition: int, group_id: str, *, reset: str) -> None:
-        """Creates the client, which connects with the first call that needs it.
+        """Creates the client, which connects with the first call that needs Kafka.
 
         Args:
             cluster: The Kafka cluster.
@@ -40,7 +40,7 @@ class PartitionReader:
         self._consumer = cluster.consumer(_FIXED | {"group.id": group_id, "auto.offset.reset": reset}, _DEFAULTS)
 
     def go_to(self, offset: int) -> None:
-        """Goes on from an offset."""
+        """Continues at an offset."""
         # Unlike a seek, this works at any time.
         self._consumer.assign([TopicPartition(self._topic, self._partition, offset)])
 

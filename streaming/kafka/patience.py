@@ -1,4 +1,4 @@
-"""Logs once, while a program waits for a Kafka that does not answer, the servers and the rest of the wait.
+"""Logs once that Kafka does not answer, with the servers and the time that the program still waits.
 
 Until an answer comes, all waits of a program for the same servers count as one wait. Otherwise a command with several
 clients would log the same sentence several times.

@@ -116,7 +116,7 @@ class PhantomProbe:
         }
 
     def _ask(self, begins: dict[Place, int]) -> None:
-        """Goes on with the partitions that are asked for again, drops others, and begins with new ones."""
+        """Continues the tests that are asked for again, drops all other tests, and begins new tests."""
         self._drop([place for place, (begin, _) in self._asked.items() if begins.get(place) != begin])
         new = {place: begin for place, begin in begins.items() if place not in self._asked}
         if new:
@@ -139,7 +139,7 @@ class PhantomProbe:
             del self._asked[place]
 
     def _read(self, message: Message) -> tuple[Place, Probed] | None:
-        """Returns the result for a partition that is tested, from a message or an error; None if it says nothing."""
+        """Returns the result for a tested partition, from a message or an error; None if there is no result yet."""
         topic, partition, offset, error = message.topic(), message.partition(), message.offset(), message.error()
         if topic is None or partition is None or (topic, partition) not in self._asked:
             return None

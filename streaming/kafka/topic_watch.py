@@ -51,7 +51,7 @@ def monitors_advice(replaced: list[str]) -> str:
 
 
 class TopicWatch:
-    """Compares the ids of the topics with the known ones, once per `INTERVAL_S`.
+    """Compares the ids of the topics with the known ids, once per `INTERVAL_S`.
 
     It also logs once when Kafka does not answer, and once when Kafka is back. These lines replace the warnings of each
     of Spark's clients.

@@ -81,7 +81,7 @@ def problem(command: str | list[str], names: Iterable[str]) -> str | None:
 
 
 def refusal(command: str | list[str], names: Mapping[str, str]) -> str | None:
-    """Returns why the names must not be put into a command line, or None if they may."""
+    """Returns why the names must not be put into a command line, or None if they may be."""
     try:
         fill(split(command), names)
     except UnsafeNameError as error:

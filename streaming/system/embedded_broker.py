@@ -122,7 +122,7 @@ class EmbeddedBroker:
         """Stores the arguments; `with` starts the broker.
 
         Args:
-            port: The port on 127.0.0.1; 0 for a free one.
+            port: The port on 127.0.0.1; 0: any free port.
             data_dir: The folder for topics, settings and the log (broker.log); None for a temporary folder.
             security: Access control; None if every client may do everything.
             relay: A relay through which some clients reach the broker; None if there is none.
@@ -233,7 +233,7 @@ def warn(problem: str) -> None:
 
 @contextlib.contextmanager
 def _lock(folder: Path) -> Iterator[None]:
-    """Keeps a second broker out of a data directory. Kafka locks only a part of it, and only after reading the rest."""
+    """Keeps a second broker out of a data directory, of which Kafka locks only a part, after reading the rest."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         file = (folder / _LOCK_FILE).open("ab")

@@ -83,7 +83,7 @@ def about(program: str) -> AbstractContextManager[None]:
 
 
 def anew() -> AbstractContextManager[None]:
-    """Gives each advice once within the block, even if it was given before the block or elsewhere."""
+    """Lets the block give each piece of advice once, even if the command has given it before."""
     return _within(_advised, set())
 
 
@@ -98,7 +98,7 @@ def note(option: str, value: str | None, *, is_needed: bool) -> None:
     Args:
         option: The option.
         value: Its value; None if it has none.
-        is_needed: Whether another command needs the option, as its default is another value.
+        is_needed: Whether another command needs the option, because the option's default is another value.
     """
     for given in _given:
         if option == _SERVERS:
@@ -108,12 +108,12 @@ def note(option: str, value: str | None, *, is_needed: bool) -> None:
 
 
 def begin_run(*, has_checkpoints: bool) -> None:
-    """Notes that the programs of this process, and those that it starts, run under `run`, and its --checkpoints."""
+    """Notes that this process and the programs that it starts run under `run`. Notes the --checkpoints of `run`."""
     os.environ[UNDER_RUN_VARIABLE] = "--checkpoints" if has_checkpoints else ""
 
 
 def forget() -> None:
-    """Forgets what was noted."""
+    """Forgets all notes."""
     _given.clear()
 
 
@@ -124,7 +124,7 @@ def command(*words: str, servers: str | None = None, prefix: str = "", config: s
         words: The command with its arguments and options.
         servers: The bootstrap servers of the cluster that the command is about; None: the servers of the command that
             runs.
-        prefix: The topic prefix there.
+        prefix: The topic prefix on that cluster.
         config: The file of --config before the command, if the command that runs was given none.
     """
     for given in _given:
@@ -152,7 +152,7 @@ def is_new(advice: str) -> bool:
 
 
 def plain(*words: str, config: str | None = None) -> str:
-    """Returns a command line that does not say where Kafka is, such as one with --help.
+    """Returns a command line that does not say where Kafka is, such as a command line with --help.
 
     Args:
         words: The command with its arguments and options.
@@ -162,7 +162,7 @@ def plain(*words: str, config: str | None = None) -> str:
 
 
 def broker(servers: str) -> str | None:
-    """Returns the command line that starts a broker at these bootstrap servers; None if they are not here."""
+    """Returns the command line that starts a broker at these servers; None if they are not on this machine."""
     host, _, port = servers.rpartition(":")
     if host not in _LOCAL or not port.isdecimal():
         return None

@@ -169,7 +169,7 @@ def _fetch(staging: Path, total: int | None) -> Path:
 
 
 def _follow(ivy: ChildProcess, log_file: Path, progress: "_Progress") -> bool:
-    """Shows Ivy's progress until it ends. Returns False if it has been silent for too long."""
+    """Shows Ivy's progress until Ivy ends. Returns False if Ivy has been silent for too long."""
     heard_s = time.monotonic()
     with log_file.open(encoding="utf-8", errors="replace") as log:
         line = ""

@@ -123,7 +123,7 @@ def _probe(found: Iterable[tuple[str, str | None, str]]) -> tuple[int, str]:
     """Returns the HTTP status and a line for each program, which begins with the name if there are several programs.
 
     Args:
-        found: The name of each program, its problem, and the text if it has none.
+        found: The name of each program, its problem, and the text if there is no problem.
     """
     programs = [*found]
     lines = [f"{name}: {problem or good}\n" for name, problem, good in programs]

@@ -40,7 +40,7 @@ def lossy() -> Iterator[None]:
 
 
 def _lossy(stream: TextIO) -> TextIO:
-    """Returns a stream to the same file that never fails; returns a stream without a file unchanged."""
+    """Returns a stream that never fails, to the same file; returns a stream without a file unchanged."""
     try:
         number = stream.fileno()
     except (OSError, ValueError):

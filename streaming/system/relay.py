@@ -91,7 +91,7 @@ class Relay:
 
 
 def _close(connection: socket.socket) -> None:
-    """Closes a socket; a thread that waits for it wakes up."""
+    """Closes a socket, and so wakes up a thread that waits for data from it."""
     with contextlib.suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)
     connection.close()

@@ -45,7 +45,7 @@ class Run(Struct, frozen=True, kw_only=True):
         programs: The names of its programs.
         file: The full name of the activator's file; None if there is none.
         directory: Its working directory, where its relative names of files are; empty if it is not known.
-        services: Whether it runs what services need too, although it has a file.
+        services: Whether it also runs the programs that services need, although it has a file.
         options: Its other options.
         config: The file of --config before the command; None if there is none.
         place: The options that say where its Kafka is.
@@ -128,7 +128,7 @@ class Run(Struct, frozen=True, kw_only=True):
     def line(self, words: Sequence[str]) -> str:
         """Returns the command line with these words, for the Kafka of the view, with this `run`'s file of --config.
 
-        From another working directory, it first goes to that of this run.
+        In another working directory, the command line first changes to the working directory of this `run`.
 
         Args:
             words: The words of `words`.
@@ -136,7 +136,7 @@ class Run(Struct, frozen=True, kw_only=True):
         return self._there(hints.command(*words, config=self._config()))
 
     def line_with_place(self, words: Sequence[str]) -> str:
-        """Returns the same command line for a view that does not know Kafka. It names the Kafka of this `run`."""
+        """Returns the command line of `line` for a view that does not know Kafka. It names the Kafka of this `run`."""
         return self._there(hints.plain(*words, *self.place, config=self._config()))
 
     def _config(self) -> str | None:

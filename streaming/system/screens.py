@@ -201,7 +201,7 @@ class RecordTable:
     def _without_sames(self, width: int) -> Iterator[RenderableType]:
         """Yields the table without columns that have one value in all rows. Before the table, it yields these values.
 
-        No more columns are left out than necessary. If all of them are not enough, each record becomes a block.
+        Leaves out no more columns than necessary. If the table is still too wide, each record becomes a block.
         """
         left_out: list[int] = []
         for index in self._sames():

@@ -1,4 +1,4 @@
-"""Several programs that run as one: they start together, and when one program ends, the others are stopped in order.
+"""Several programs that run as one: they start together, and when one program ends, all others are stopped in order.
 
 A program is a separate process, or a part of this process.
 """

@@ -1,7 +1,7 @@
 """The decisions of the router, as fields of the records of service-decisions and service-reports.
 
-They are derived from the classes of core/conversations/decisions.py, which explains them. A field with its default is
-left out of a record.
+The fields are derived from the classes of core/conversations/decisions.py, which explains them. A field with its
+default is left out of a record.
 """
 
 from collections.abc import Callable
@@ -43,7 +43,7 @@ def _field(decision: type[Decision], of: Field[Any]) -> tuple[str, Any] | tuple[
 
 
 def _record(decision: type[Decision]) -> type[Struct]:
-    """Returns the class of a decision's record. Its fields have the order of the decision's."""
+    """Returns the class of a decision's record. Its fields have the order of the decision's fields."""
     return defstruct(
         f"{decision.__name__}Fields",
         [_field(decision, each) for each in fields(decision)],

@@ -131,9 +131,9 @@ def dead_letter(
     """Returns the dead letter for a record, with its first envelope, cut.
 
     Args:
-        source: Its topic, partition and offset.
+        source: The topic, partition and offset of the record.
         record: The record; None if Kafka has deleted it.
-        reason: The reason for which it is refused.
+        reason: The reason for which the record is refused.
         number: The number of Service Broker's message, if there is one.
         is_bare: Whether to leave out the value and the envelope.
     """

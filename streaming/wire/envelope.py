@@ -92,7 +92,7 @@ def decode_envelope(headers: list[tuple[str, bytes | None]] | None, max_bytes: i
         max_bytes: The most bytes that the envelope may have.
 
     Raises:
-        InvalidRecordError: The record has no envelope, several, or an invalid one.
+        InvalidRecordError: The record has no envelope, several envelopes, or an invalid envelope.
     """
     found = [value for name, value in headers or [] if name == HEADER]
     if len(found) != 1:
@@ -119,7 +119,7 @@ def decode_value(value: bytes | None, value_bytes: int, max_bytes: int = MAX_ENV
         max_bytes: The most bytes that the value may have.
 
     Raises:
-        InvalidRecordError: The record has no envelope, several, or an invalid one.
+        InvalidRecordError: The record has no envelope, several envelopes, or an invalid envelope.
     """
     if value_bytes < 0:
         raise InvalidRecordError(f"the record has {-1 - value_bytes} headers `{HEADER}`; it must have exactly one")

@@ -56,7 +56,7 @@ class MessageArrived(_Record, gc=False):
     count: Count = 1
 
     def event(self) -> events.MessageArrived:
-        """Returns the core's event."""
+        """Returns the record as an event of the core."""
         return events.MessageArrived(self.count)
 
 
@@ -72,7 +72,7 @@ class Receive(_Record, gc=False):
     unread: Unread | None = None
 
     def event(self) -> events.Receive:
-        """Returns the core's event, without fields that do not apply to its result.
+        """Returns the record as an event of the core, without fields that do not apply to its result.
 
         Some languages write 0 and "" into unset fields.
 
@@ -108,7 +108,7 @@ class GetConversationGroup(_Record):
     unread: Unread | None = None
 
     def event(self) -> events.Receive:
-        """Returns the core's event, a RECEIVE without WHERE (D6); raises as `Receive.event` does."""
+        """Returns the record as an event of the core, a RECEIVE without WHERE (D6); raises as `Receive.event` does."""
         timeout_ms = _wait_ms(self.result, self.timeout_ms)
         return events.Receive(self.session_id, _RESULTS[self.result], timeout_ms=timeout_ms, unread=self.unread)
 
@@ -122,7 +122,7 @@ class Observed(_Record):
     received: Unread = 0
 
     def event(self) -> events.GroupObserved:
-        """Returns the core's event."""
+        """Returns the record as an event of the core."""
         return events.GroupObserved(self.unread, self.one_more, self.members, self.received)
 
 
@@ -133,7 +133,7 @@ class Commit(_Record):
     transaction_id: Identifier
 
     def event(self) -> events.Commit:
-        """Returns the core's event."""
+        """Returns the record as an event of the core."""
         return events.Commit(self.session_id, self.transaction_id)
 
 
@@ -145,7 +145,7 @@ class Rollback(_Record):
     interrupted: bool = False
 
     def event(self) -> events.Rollback:
-        """Returns the core's event."""
+        """Returns the record as an event of the core."""
         return events.Rollback(self.session_id, self.transaction_id, self.interrupted)
 
 
@@ -155,7 +155,7 @@ class SessionAlive(_Record):
     session_id: Identifier
 
     def event(self) -> events.SessionAlive:
-        """Returns the core's event."""
+        """Returns the record as an event of the core."""
         return events.SessionAlive(self.session_id)
 
 
@@ -166,7 +166,7 @@ class SessionEnded(_Record):
     interrupted: bool = False
 
     def event(self) -> events.SessionEnded:
-        """Returns the core's event."""
+        """Returns the record as an event of the core."""
         return events.SessionEnded(self.session_id, self.interrupted)
 
 
@@ -177,7 +177,7 @@ class TaskStarted(_Record):
     host: Identifier | None = None
 
     def event(self) -> events.TaskStarted:
-        """Returns the core's event."""
+        """Returns the record as an event of the core."""
         return events.TaskStarted(self.task_id, self.host)
 
 
@@ -190,7 +190,7 @@ class TaskExited(_Record):
     interrupted: bool = False
 
     def event(self) -> events.TaskExited:
-        """Returns the core's event."""
+        """Returns the record as an event of the core."""
         return events.TaskExited(self.task_id, self.exit_code, self.reason, self.interrupted)
 
 
@@ -203,7 +203,7 @@ class TaskFailedToStart(_Record):
     interrupted: bool = False
 
     def event(self) -> events.TaskFailedToStart:
-        """Returns the core's event."""
+        """Returns the record as an event of the core."""
         return events.TaskFailedToStart(self.task_id, self.reason, self.interrupted)
 
 
@@ -231,7 +231,7 @@ class CreateQueue(_Record):
     external_activation_timeout_ms: Annotated[int, Meta(ge=1, le=86_400_000)] | UnsetType | None = UNSET
 
     def event(self) -> events.Event:
-        """Returns the core's event."""
+        """Returns the record as an event of the core."""
         return events.CreateQueue(self.options())
 
     def options(self) -> events.QueueOptions:
@@ -252,7 +252,7 @@ class AlterQueue(CreateQueue):
     """ALTER QUEUE: changes only the options it names."""
 
     def event(self) -> events.Event:
-        """Returns the core's event."""
+        """Returns the record as an event of the core."""
         return events.AlterQueue(self.options())
 
 
@@ -260,7 +260,7 @@ class DropQueue(_Record):
     """DROP QUEUE."""
 
     def event(self) -> events.DropQueue:
-        """Returns the core's event."""
+        """Returns the record as an event of the core."""
         return events.DropQueue()
 
 
@@ -271,7 +271,7 @@ class CreateEventNotification(_Record):
     service: Identifier | None = None
 
     def event(self) -> events.CreateEventNotification:
-        """Returns the core's event."""
+        """Returns the record as an event of the core."""
         return events.CreateEventNotification(self.notification, self.service)
 
 
@@ -281,7 +281,7 @@ class DropEventNotification(_Record):
     notification: NotificationName
 
     def event(self) -> events.DropEventNotification:
-        """Returns the core's event."""
+        """Returns the record as an event of the core."""
         return events.DropEventNotification(self.notification)
 
 
@@ -322,7 +322,7 @@ commands_decoder = _CommandDecoder()
 
 
 def _wait_ms(result: str, timeout_ms: int | None) -> int | None:
-    """Returns the longest duration of a wait; None without a wait. Raises InvalidRecordError if it is out of bounds."""
+    """Returns the longest duration of a wait; None without a wait; raises InvalidRecordError if out of bounds."""
     if result != "WAITING" or timeout_ms is None:
         return None
     if not 0 <= timeout_ms <= MAX_TIMEOUT_MS:

@@ -71,7 +71,7 @@ class ActivationRecord(Struct):
 
 
 class Activation(Struct):
-    """The fields of a notification that its readers need, from either format.
+    """The fields of a notification that programs need, from either format.
 
     Any program with write access to the topic chooses these values, so each of them has a limit.
     """
@@ -128,7 +128,7 @@ def decode(message: Message) -> Activation:
 
     Raises:
         InvalidRecordError: The record is not a notification, or its queue's name is invalid. The check of the name
-            keeps other characters out of command lines.
+            keeps characters that no name may have out of command lines.
     """
     headers = dict(decoded_headers(message))
     if headers.get("content-type") == b"application/xml" and message.value() is not None:

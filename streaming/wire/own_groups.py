@@ -7,7 +7,7 @@ _PROGRAMS = ("activator", "host", "monitor", "observer", "router", "transport")
 
 
 def own_group(program: str) -> str:
-    """Returns the consumer group of all programs of a kind; the topic prefix is put before it."""
+    """Returns the consumer group of all programs of a kind. The caller puts the topic prefix before it."""
     return f"queue-activation-{program}"
 
 

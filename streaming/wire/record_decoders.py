@@ -71,7 +71,7 @@ def decoder_of(record: type[T]) -> Callable[[bytes | None], T]:
 
 
 class RecordDecoder(Generic[T]):
-    """Decodes the records of a topic, and skips invalid ones.
+    """Decodes the records of a topic, and skips invalid records.
 
     It counts each invalid record and logs it, up to MAX_TOLD lines in TOLD_INTERVAL_S. A record that is read again is
     neither counted nor logged again.

@@ -30,7 +30,7 @@ def comparable(broker_instance: str | None) -> str | None:
 
 
 class _Command(Struct, tag_field="type", tag=record_type, omit_defaults=True):
-    """A statement about a database, or about something in it."""
+    """A statement about a database, a service or a route."""
 
     database: Name
 

@@ -73,7 +73,7 @@ class MarkRecord(Struct):
     held: Natural | None = None
 
     def position(self) -> Position:
-        """Returns the core's form."""
+        """Returns the record in the core's form."""
         marks = Marks(self.generation, self.number, self.first, self.ends)
         return Position(marks, self.offset, self.done, self.held)
 
@@ -96,7 +96,7 @@ class RefusalRecord(Struct, omit_defaults=True):
     begun: Natural | None = None
 
     def refusal(self) -> Refusal:
-        """Returns the core's form."""
+        """Returns the record in the core's form."""
         return Refusal(self.begun, self.round, Failure(self.is_lasting, self.reason, self.number))
 
 

@@ -26,7 +26,7 @@ class InstanceRow(Struct, forbid_unknown_fields=True):
     message_forwarding: OnOff = "OFF"
 
     def instance(self) -> Instance:
-        """Returns the core's form; raises InvalidRecordError."""
+        """Returns the row in the core's form; raises InvalidRecordError."""
         return Instance(frozenset(map(_network_address, self.addresses)), self.message_forwarding == "ON")
 
 
@@ -69,7 +69,7 @@ class DefinitionsFile(Struct, forbid_unknown_fields=True):
     routes: list[RouteRow]
 
     def definitions(self) -> Definitions:
-        """Returns the core's form.
+        """Returns the definitions in the core's form.
 
         Routes that CREATE ROUTE would refuse are accepted: Service Broker's own worked examples have such a route.
 
@@ -104,7 +104,7 @@ class ConversationRow(Struct, forbid_unknown_fields=True):
     incoming: bool = False
 
     def conversation(self) -> RoutedMessage:
-        """Returns the core's form; raises InvalidRecordError."""
+        """Returns the row in the core's form; raises InvalidRecordError."""
         if self.incoming == (self.from_database is not None):
             raise InvalidRecordError("a conversation has either `from_database` or `incoming`: true")
         instance = comparable(self.to_broker_instance)

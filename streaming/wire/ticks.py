@@ -9,7 +9,7 @@ from streaming.wire.record_decoders import InvalidRecordError, decoder_of
 
 
 class ReportsLost(Struct):
-    """Kafka has deleted reports of arrivals or of receives before the monitor has read them.
+    """Kafka deleted reports of arrivals or of receives before the monitor read them.
 
     The reports may concern any queue: senders may choose different partitions for a queue, and the number of partitions
     may have changed since.
