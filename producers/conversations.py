@@ -120,7 +120,7 @@ class Statements:
         return sent
 
     def drop(self) -> None:
-        """Drops the statements that were not sent. Their conversations are again as before."""
+        """Drops the statements that were not sent, and restores their conversations."""
         for statement in reversed(self._waiting):
             statement.conversation.take_back(statement)
         self._waiting.clear()

@@ -104,7 +104,7 @@ class EmptinessProbe:
         return NothingFound(where=members < len(ends), owns_all=False)
 
     def _partitions(self) -> list[int]:
-        """Returns the current partitions. A consumer notices new ones only minutes later."""
+        """Returns the current partitions. A consumer notices new partitions only minutes later."""
         topics = TopicCollection([self._queue])
         futures = self._admin.client.describe_topics(topics, request_timeout=QUESTION_TIMEOUT_S)
         return [partition.id for partition in self._answer(futures[self._queue]).partitions]

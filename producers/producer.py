@@ -26,7 +26,7 @@ class Message:
         queue: The name of the queue and of its topic.
         value: The body.
         conversation_group_id: The conversation group. Its messages are received in order, by one queue reader at a
-            time. None if the message belongs to none.
+            time. None if the message belongs to no group.
         headers: Kafka record headers.
     """
 

@@ -81,7 +81,7 @@ class QueueConsumer:
         self._consumer.subscribe([queue], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
 
     def take(self, max_messages: int, wait_s: float) -> Batch:
-        """Takes the messages that are there. Waits only for the first message or another event, not for further ones.
+        """Takes the messages that are there. Waits only for the first message or another event.
 
         Raises:
             ClientUnusableError: This consumer cannot continue.
@@ -119,14 +119,14 @@ class QueueConsumer:
         return [TopicPartition(self._queue, number, offset) for number, offset in offsets if offset is not None]
 
     def group_metadata(self) -> object:
-        """Returns the identity with which a transaction commits offsets. Kafka refuses an expelled member's."""
+        """Returns the identity with which a transaction commits offsets. Kafka refuses that of an expelled member."""
         return self._consumer.consumer_group_metadata()
 
     def ends_to_commit(self) -> list[TopicPartition]:
         """Returns the uncommitted positions, none if the consumer is not a member of the group.
 
-        A caller must have no uncommitted messages. Then only markers and aborted messages are before these positions.
-        It must call `group_metadata` first, so that the metadata is that of a member.
+        The caller must have no uncommitted messages. Then only markers and aborted messages are before these positions.
+        The caller must call `group_metadata` first, so that the metadata is that of a member.
         """
         uncommitted = {} if self._member_id() is None else self.partitions.uncommitted()
         return [TopicPartition(self._queue, number, offset) for number, offset in uncommitted.items()]
@@ -140,7 +140,7 @@ class QueueConsumer:
         self._consumer.close()
 
     def _without_committed(self, own: list[tuple[OwnPartition, ReceivedMessage]]) -> list[ReceivedMessage]:
-        """Returns the messages of partitions that were entered at the committed offset; moves to it in the others.
+        """Returns messages of partitions that were begun at the committed offset. In others, moves to that offset.
 
         A killed reader may leave a transaction with offsets of the group open. Until its end, Kafka does not tell the
         committed offset. If the group gives this consumer other partitions meanwhile, librdkafka does not ask again

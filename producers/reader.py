@@ -60,13 +60,13 @@ class QueueReader:
     A context manager, for one thread at a time.
 
     All readers of a queue must be in one consumer group, which by default has the queue's name. Each message goes to
-    one reader of the group, and the group is the source of a reader's reports about the others. The group must read no
-    other queue.
+    one reader of the group, and what a reader reports about other readers, it learns from the group. The group must
+    read no other queue.
 
     From one `receive` to the next, an hour may pass (`max.poll.interval.ms` in `kafka_config`). After that, Kafka gives
-    the reader's partitions to others, and the messages that were received are rolled back. A reader that joins gets a
-    partition from a working reader at that reader's next `receive`. So a new reader may have to wait as long as a block
-    takes.
+    the reader's partitions to other readers, and the messages that were received are rolled back. A reader that joins
+    gets a partition from a working reader at that reader's next `receive`. So a new reader may have to wait as long as
+    a block takes.
     """
 
     def __init__(  # noqa: PLR0913 - each is named by the caller
@@ -83,7 +83,7 @@ class QueueReader:
 
         Args:
             bootstrap_servers: The addresses of Kafka's brokers, `host:port,...`.
-            queue: The queue's name, which is also its topic's.
+            queue: The queue's name, which is also the name of its topic.
             group_id: The consumer group of all readers of the queue; the queue's name if None.
             topic_prefix: The prefix of the monitor's topics.
             session_id: The id by which the monitor knows this reader, and which no other reader has. If None, it is a
@@ -141,8 +141,8 @@ class QueueReader:
 
         Args:
             max_messages: The largest number of messages, 1 to 1,000,000.
-            timeout: The time to wait for the first message, in seconds; 0 for a look only. If the broker does not
-                answer, the call may take a few seconds longer.
+            timeout: The time to wait for the first message, in seconds; 0: no wait. If the broker does not answer, the
+                call may take a few seconds longer.
 
         Raises:
             ReceiveRolledBackError: The messages could not be committed, because other readers have taken over the
@@ -221,7 +221,7 @@ class QueueReader:
             raise RuntimeError("This queue reader is already in a receive block. A second block needs a second reader")
 
     def _wait(self, max_messages: int, timeout: float) -> Batch:
-        """Takes messages. Reports WAITING while the queue has none, and EMPTY if it has none when the time is over."""
+        """Takes messages. Reports WAITING while the queue has no messages, and EMPTY if it has none at the end."""
         deadline = time.monotonic() + timeout
         next_look = 0.0
         wait_s = 0.0
@@ -267,7 +267,7 @@ class QueueReader:
 
         A transaction's marker comes after its messages. Without this commit, a partition that was read to its end would
         look unread to other readers forever. The producer commits, because the consumer's connection to the group's
-        coordinator may be busy: it waits to join again while another reader is in its block.
+        coordinator may be busy: the consumer waits to join again while another reader is in its block.
         """
         group_metadata = self._consumer.group_metadata()
         offsets = self._consumer.ends_to_commit()

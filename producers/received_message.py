@@ -15,7 +15,7 @@ class ReceivedMessage:
 
     Attributes:
         value: The body; empty if the record has none.
-        key: The record's key: the conversation group, as bytes; None if the message belongs to none.
+        key: The record's key: the conversation group, as bytes; None if the message belongs to no group.
         headers: Kafka record headers; none if the name of a header is not UTF-8, which Kafka's client cannot decode.
         partition: The partition of the queue's topic.
         offset: The offset in the partition.

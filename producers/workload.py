@@ -99,13 +99,13 @@ def _arrivals(rng: random.Random, rate: float, duration_ms: int) -> Iterator[tup
 
 
 def _squeezed(at_ms: float, phase_ms: float) -> float:
-    """Returns the instant, moved into the awake part of its period."""
+    """Moves an instant into the part of its period in which messages arrive."""
     period, within_ms = divmod(at_ms + phase_ms, _QUIET_PERIOD_MS)
     return max(0.0, period * _QUIET_PERIOD_MS + within_ms * _QUIET_AWAKE - phase_ms)
 
 
 def _receives(rng: random.Random, name: str, arrivals: Iterator[tuple[float, int]]) -> Iterator[WorkloadEvent]:
-    """Yields the reports of readers. Each reader starts after an arrival on the empty queue, and reads to its end."""
+    """Yields the reports of readers. Each reader starts after an arrival on the empty queue, and empties the queue."""
     at_ms = 0.0
     session = 0
     upcoming = next(arrivals, None)
@@ -153,7 +153,7 @@ def report(settings: WorkloadSettings, cluster: Cluster, topics: Topics, pace: P
 
 
 def send(settings: WorkloadSettings, producer: QueueProducer, pace: Pace) -> Counter[str]:
-    """Sends the timeline's messages as real ones, in several conversation groups per queue.
+    """Sends the timeline's messages to Kafka, in several conversation groups per queue.
 
     Returns:
         Queue -> number of messages.

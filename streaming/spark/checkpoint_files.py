@@ -76,6 +76,6 @@ def damaged_query(location: str) -> UserError:
 
 
 class _Query(Struct):
-    """The field of Spark's file about the query that is needed here."""
+    """The only field that this module reads from Spark's file about a query."""
 
     id: str

@@ -1,8 +1,8 @@
 """The Spark keys of the shards, chosen so that Spark spreads them evenly.
 
 Spark puts a key into the shuffle partition of its hash. Of the keys 0 to 7, five go into one of two partitions and
-three into the other, and a batch waits for the slower one. So each shard gets a key whose hash leads to the wanted
-partition.
+three into the other, and a batch waits for the slower partition. So each shard gets a key whose hash leads to the
+wanted partition.
 """
 
 from collections.abc import Sequence

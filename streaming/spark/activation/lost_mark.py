@@ -1,4 +1,4 @@
-"""Notes in the checkpoint that reports are lost, until all shards know. Kafka may delete the tick that tells them."""
+"""Notes in the checkpoint that reports are lost, until all shards know this. Kafka may delete the tick that says so."""
 
 from pyspark.sql import SparkSession
 

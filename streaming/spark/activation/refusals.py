@@ -42,7 +42,7 @@ class RefusalsParam(CounterParam):
     """Adds up refusals, with at most MAX_REASONS different reasons."""
 
     def addInPlace(self, value1: Refusals, value2: Refusals) -> Refusals:  # noqa: N802  (Spark's name)
-        """Returns a new counter, because the driver reads the old one in another thread."""
+        """Returns a new counter, because another thread of the driver reads the old counter."""
         return _bounded(super().addInPlace(value1, value2))
 
 

@@ -70,7 +70,7 @@ class ShardState:
         return shard
 
     def take_up(self, names: pa.Array | None = None) -> None:
-        """Makes Python objects of due queues and of the queues with these names in UTF-8; without names, of all."""
+        """Makes Python objects of due queues and of queues with these names in UTF-8; without names, of all queues."""
         resting = self.resting
         if names is None:
             is_taken = pa.array([True] * len(resting), pa.bool_())

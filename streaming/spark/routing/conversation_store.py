@@ -1,8 +1,8 @@
 """The conversations of a shard, in memory and as the single value that Spark keeps of them.
 
-The value is compressed columns. A batch makes Python objects only of the conversations that it touches. All other
-conversations stay in the columns, in which comparisons of numbers find due conversations and those that a changed
-definition concerns.
+The value is compressed columns. A batch *takes up* only the conversations that it touches: it makes Python objects of
+them. All other conversations stay in the columns. Comparisons of numbers in the columns find the conversations that are
+due, or that a changed definition concerns.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator

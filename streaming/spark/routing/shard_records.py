@@ -38,7 +38,7 @@ class Partition(NamedTuple):
     partitions: int
 
     def has(self, key: bytes) -> bool:
-        """Returns whether records with a key belong to it."""
+        """Returns whether records with a key belong to the partition."""
         return murmur2(key, self.partitions) == self.number
 
 

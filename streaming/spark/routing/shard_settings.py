@@ -9,7 +9,7 @@ from streaming.wire.topics import DAY_MS
 
 @dataclass(frozen=True)
 class RouterShardSettings:
-    """The settings of `run_shard` in every worker; a batch that is done again needs the same.
+    """The settings of `run_shard` in every worker; a batch that is done again needs the same settings.
 
     Attributes:
         topic_prefix: The prefix of all topics.
@@ -17,7 +17,7 @@ class RouterShardSettings:
         generation: The generation of the checkpoint.
         instance: This instance's addresses, and whether it forwards messages.
         secret: The secret of the checkpoint.
-        keep_ms: The time for which records are kept to which no conversation refers.
+        keep_ms: The time for which the router keeps records to which no conversation refers.
         conversations: The limits and times of conversations.
     """
 

@@ -153,6 +153,6 @@ def _far_broker_instance(conversation: Conversation, side: int) -> str | None:
 
 
 def _time(instant_ms: int | None, clock: Clock | None = None) -> str | None:
-    """Returns the time of an instant. Without a clock, it is an instant of the brokers' clock, not of the shard's."""
+    """Returns the time of an instant of the shard's clock or, without a clock, of the brokers' clock."""
     found = None if instant_ms is None else instant_or_none(instant_ms)
     return None if found is None else iso_time(found if clock is None else clock.wall_ms(found))
