@@ -54,7 +54,8 @@ def find(kafka: Cluster, topics: Topics, told: dict[str, list[Told]]) -> Iterato
         for sentence in down_groups.values():
             yield Fault("program down", "activator", sentence)
         told = activators.excused(told, down_groups)
-    lost = group_entries.removed(view, told)  # `observer_faults` tells that they have no entry
+    # `observer_faults` tells that these have no entry.
+    lost = {row["queue"] for row in group_entries.removed(view, told)}
     if rows := [row for row in view if _is_of_interest(row, lost)]:
         waiting = {row["queue"] for row in rows if row["state"] == "NOTIFIED"} & told.keys()
         told |= activators.with_starts(kafka, topics, {queue: told[queue] for queue in waiting})
