@@ -11,7 +11,8 @@ from setuptools import Extension, setup
 
 # Most of the code that a worker runs for each event, each queue and each record it writes, and that the transport runs
 # for each message. Settings are not compiled: they are pickled for the workers, and a frozen dataclass that mypyc has
-# compiled cannot be pickled. Nor are msgspec's classes, whose keywords mypyc drops.
+# compiled cannot be pickled. Nor are msgspec's classes, whose keywords mypyc drops. The constructor of a compiled
+# dataclass or named tuple stays Python, so classes of which each message makes an object have an own `__init__`.
 COMPILED = (
     "core/activation/definition",
     "core/activation/events",

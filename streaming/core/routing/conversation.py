@@ -26,7 +26,7 @@ class Question(Enum):
     ANSWERED = 2  # the conversation is matched once without rule 4
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RoutedMessage:
     """A message to route, as its envelope names the conversation.
 
@@ -58,7 +58,7 @@ class Instance:
     is_forwarding: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Decision:
     """The result of a routing decision: a destination, or the reason why the message is DELAYED or DROPPED.
 

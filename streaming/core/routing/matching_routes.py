@@ -11,7 +11,6 @@
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from streaming.core.routing.addresses import LOCAL
 from streaming.core.routing.conversation import Question, RoutedMessage
@@ -23,7 +22,6 @@ ASSUMING_RULE = 6
 NO_RULE = 7
 
 
-@dataclass(slots=True, eq=False)
 class Case:
     """A conversation and the routing table in which routes for it are sought.
 
@@ -35,11 +33,16 @@ class Case:
         is_literal: Whether a pending question lets other conversations pass on to rule 5 (R3).
     """
 
-    definitions: Definitions
-    table: RoutingTable
-    conversation: RoutedMessage
-    question: Question
-    is_literal: bool
+    def __init__(
+        self,
+        definitions: Definitions,
+        table: RoutingTable,
+        conversation: RoutedMessage,
+        question: Question,
+        is_literal: bool,
+    ) -> None:
+        self.definitions, self.table, self.conversation = definitions, table, conversation
+        self.question, self.is_literal = question, is_literal
 
 
 def rule_1(case: Case) -> RouteGroup:

@@ -9,7 +9,7 @@ is DROPPED, because its sender keeps it and sends it again (R2).
 """
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from streaming.core.routing.addresses import LOCAL, TRANSPORT, normal_form, transport_address
 from streaming.core.routing.conversation import Decision, Instance, Outcome, Pair, Question, RoutedMessage
@@ -60,18 +60,23 @@ def resolve(  # noqa: PLR0913  (three of them are rare)
     ).decide()
 
 
-@dataclass(slots=True, eq=False)
 class _Resolution:
     """A decision about one message. The attributes are the arguments of `resolve`."""
 
-    definitions: Definitions
-    instance: Instance
-    conversation: RoutedMessage
-    questions: Mapping[str, Question]
-    is_literal: bool
-    principal_of: Callable[[Pair], str | None] | None
-    returned: Collection[str]
-    explanation: Explanation | None
+    def __init__(  # noqa: PLR0913, PLR0917  (the arguments of `resolve`)
+        self,
+        definitions: Definitions,
+        instance: Instance,
+        conversation: RoutedMessage,
+        questions: Mapping[str, Question],
+        is_literal: bool,
+        principal_of: Callable[[Pair], str | None] | None,
+        returned: Collection[str],
+        explanation: Explanation | None,
+    ) -> None:
+        self.definitions, self.instance, self.conversation = definitions, instance, conversation
+        self.questions, self.is_literal, self.principal_of = questions, is_literal, principal_of
+        self.returned, self.explanation = returned, explanation
 
     def decide(self) -> Decision:
         database = self.conversation.from_database
