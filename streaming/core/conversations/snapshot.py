@@ -100,9 +100,9 @@ def _take_endpoint(endpoint: Endpoint | None) -> Snapshot | None:
 def _restore_endpoint(taken: Snapshot | None) -> Endpoint | None:
     if taken is None:
         return None
+    state, database, service_created, group_id, timer_ms, *later = taken
     # Before format 4 there is no broker instance.
-    state, *others = taken
-    return Endpoint(_STATES[state], *others)
+    return Endpoint(_STATES[state], database, service_created, group_id, timer_ms, later[0] if later else None)
 
 
 def _take_far(far: FarEndpoint) -> Snapshot:

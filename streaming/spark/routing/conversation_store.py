@@ -7,7 +7,7 @@ due, or that a changed definition concerns.
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -60,24 +60,16 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[Any]).decode
 
 
-class _Instants(NamedTuple):
+class _Instants:
     """The columns with the instants at which a conversation is due."""
 
-    wake_ms: int
-    due_ms: int
-    again_ms: int
+    def __init__(self, wake_ms: int, due_ms: int, again_ms: int) -> None:
+        self.wake_ms, self.due_ms, self.again_ms = wake_ms, due_ms, again_ms
 
 
-class Shown(NamedTuple):
-    """The part of a conversation that the views show, for the initiator and for the target.
-
-    Attributes:
-        held: The numbers of held messages.
-        tries_ms: The instants at which the held messages are tried again.
-    """
-
-    held: tuple[int, int]
-    tries_ms: tuple[int | None, int | None]
+# The part of a conversation that the views show, for the initiator and for the target: the numbers of held messages,
+# and the instants at which the held messages are tried again.
+Shown = tuple[tuple[int, int], tuple[int | None, int | None]]
 
 
 class ConversationStore:
@@ -215,7 +207,7 @@ class ConversationStore:
     def add(self, conversation: Conversation) -> None:
         """Adds a new conversation."""
         self.taken[conversation.conversation_id] = conversation
-        self.shown[conversation.conversation_id] = Shown((0, 0), (None, None))
+        self.shown[conversation.conversation_id] = (0, 0), (None, None)
 
     def remove(self, conversation: Conversation) -> None:
         """Removes a conversation that was taken up."""
@@ -274,7 +266,7 @@ def shown_of(conversation: Conversation) -> Shown:
     """Returns the part of a conversation in the views that `is_view_stale` does not cover."""
     to_initiator, to_target = conversation.directions
     tries = conversation.next_try_ms(INITIATOR), conversation.next_try_ms(TARGET)
-    return Shown((len(to_initiator.waiting), len(to_target.waiting)), tries)
+    return (len(to_initiator.waiting), len(to_target.waiting)), tries
 
 
 def _lowest(conversation: Conversation, source: Source) -> int:
@@ -297,4 +289,5 @@ def views_of(store: ConversationStore) -> Iterator[tuple[Conversation, tuple[int
     for name, conversation in store.taken.items():
         before = store.shown[name]
         if conversation.is_view_stale or before != shown_of(conversation):
-            yield conversation, before.held
+            held, _ = before
+            yield conversation, held

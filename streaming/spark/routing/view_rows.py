@@ -56,7 +56,7 @@ def conversation_rows(
         clock: The shard's clock.
     """
     rows: list[OutputRow] = []
-    held_now = shown_of(conversation).held
+    held_now, _ = shown_of(conversation)
     for side in (INITIATOR, TARGET):
         key = view_key(conversation.conversation_id, side)
         if conversation.is_view_stale and conversation.endpoints[side] is not None:
