@@ -66,11 +66,11 @@ def rule_3(case: Case) -> RouteGroup:
 
 def waits_for_answer(case: Case) -> bool:
     """Returns whether rule 4 holds the conversation, because the configuration service is asked for a route."""
+    if not case.table.has_service(BROKER_CONFIGURATION):
+        return False
     if case.question is Question.ANSWERED or case.conversation.to_service == BROKER_CONFIGURATION:
         return False
-    if case.question is Question.PENDING and case.is_literal:
-        return False
-    return case.table.has_service(BROKER_CONFIGURATION)
+    return not (case.question is Question.PENDING and case.is_literal)
 
 
 def rule_5(case: Case) -> RouteGroup:
