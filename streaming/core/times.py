@@ -3,11 +3,12 @@
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
+from typing import Final
 
 # Far outside every real clock in both directions (31,000 years), so plain arithmetic needs no special case.
 # now - NEVER_MS is longer than any window, and now + FOREVER_MS is later than any instant.
-NEVER_MS = -(10**15)
-FOREVER_MS = 10**15
+NEVER_MS: Final = -(10**15)
+FOREVER_MS: Final = 10**15
 
 
 def instant_or_none(instant_ms: int) -> int | None:

@@ -10,6 +10,7 @@ until it acknowledges them. Messages from the far endpoint have the numbers that
 from collections import deque
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import Final
 
 from streaming.core.conversations.endpoint_states import CLOSED, ENDED, State, Trigger, after
 from streaming.core.conversations.kinds import Kind, Source
@@ -17,7 +18,8 @@ from streaming.core.routing.routing_table import ROUTERS_SERVICE
 from streaming.core.times import FOREVER_MS, NEVER_MS
 
 # The sides. `TARGET - side` is the opposite side. `directions[side]` has the messages to a side.
-INITIATOR, TARGET = 0, 1
+INITIATOR: Final = 0
+TARGET: Final = 1
 
 # The number of an Error that ends the far endpoint at once, whatever it has received. No other message reaches this
 # number. Instances acknowledge such an Error with the number, so it may not change.

@@ -301,4 +301,4 @@ def wake_ms(conversation: Conversation, settings: ConversationSettings) -> int:
     if far is not None:
         instants += [far.resend_ms, _gone_ms(conversation)]
         instants += [message.received_ms + settings.stale_ms for message in far.ahead.values()]
-    return min([each for each in instants if each is not None], default=FOREVER_MS)
+    return min([FOREVER_MS] + [each for each in instants if each is not None])
