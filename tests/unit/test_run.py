@@ -368,7 +368,7 @@ def starting(pid: int, **more: Any) -> runs.Run:
         prefix="",
         programs=["monitor"],
         state_directory="/srv/checkpoints/activator",
-        **more,
+        **{"started_ms": 1_000, **more},
     )
 
 

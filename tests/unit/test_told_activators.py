@@ -258,7 +258,7 @@ def test_queues_says_that_no_activator_runs_or_has_ever_run(
     assert never.startswith(
         f"2 queues: new, newer: no activator starts a reader: none is in the consumer group {GROUP}."
     )
-    assert never.endswith(both.format("FILE"))
+    assert never.endswith(both.format("/etc/a.toml"))
     members[GROUP] = [GroupMember("activator-1", "rdkafka", "127.0.0.1", 1)]
     assert told_problems(waiting) == []
 

@@ -26,7 +26,7 @@ class Question(Enum):
     ANSWERED = 2  # the conversation is matched once without rule 4
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class RoutedMessage:
     """A message to route, as its envelope names the conversation.
 
