@@ -102,7 +102,7 @@ class Told:
         return "the activator that would start it does not run" if is_gone else ""
 
     def lines(self, *, is_off: bool = False) -> list[str]:
-        """Returns all that is known, for people.
+        """Returns the row of the activator as text.
 
         Args:
             is_off: Whether the queue is OFF, so that nothing is started whatever the activator does.
@@ -221,7 +221,7 @@ def excused(told: Mapping[str, Sequence[Told]], groups: Collection[str] | None =
 
 
 def with_starts(kafka: Cluster, topics: Topics, told: Mapping[str, Sequence[Told]]) -> dict[str, list[Told]]:
-    """Adds the advice that starts an activator that does not run, unless this command has given the advice before.
+    """Adds advice on starting each activator that does not run, unless this command has given the advice before.
 
     Args:
         kafka: The Kafka cluster, which is asked once for each activator.

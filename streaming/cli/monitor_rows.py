@@ -1,4 +1,4 @@
-"""The words of all commands about rows of the monitors view."""
+"""Describes rows of the monitors view, for all commands."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

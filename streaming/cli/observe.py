@@ -39,9 +39,9 @@ def observe(
 ) -> None:
     """Watch consumer groups that report nothing, until Ctrl-C or SIGTERM, so that the monitor activates them.
 
-    The entries of --config with `group` name the groups. The observer tells the monitor of each whether one more reader
-    would have work; an activator with the same file starts these readers. Prints `observer ready` after its first look.
-    A second observer of the same topic prefix waits until the first one ends.
+    The entries of --config with `group` name the groups. For each group, the observer tells the monitor whether one
+    more reader would have work. An activator with the same file starts the readers. Prints `observer ready` after its
+    first look. A second observer of the same topic prefix waits until the first one ends.
     """
     if config is None:
         raise UserError("--config FILE is missing: a TOML file whose entries [[programs]] name the groups")

@@ -118,7 +118,7 @@ class Admin:
             raise self._explained(error) from None
 
     def find_topics(self, rights: Rights) -> dict[str, int]:
-        """Returns the number of partitions of each topic that exists. The client must have its rights on these topics.
+        """Returns the number of partitions of each topic that exists. The client must have these `rights`.
 
         If topics are missing, the method waits a moment, because they may be new. The method creates no topic, even if
         the broker creates topics automatically.
@@ -137,7 +137,7 @@ class Admin:
             time.sleep(_PROPAGATION_S / 20)
 
     def require_topics(self, rights: Rights) -> dict[str, int]:
-        """Returns the number of partitions of each topic. The client must have its rights on these topics.
+        """Returns the number of partitions of each topic. The client must have these `rights`.
 
         Raises:
             TopicsMissingError: A topic is missing.

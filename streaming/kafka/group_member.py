@@ -115,7 +115,7 @@ class GroupMember:
     def group_metadata(self) -> object | None:
         """Returns the metadata with which a transaction commits offsets as this member; None after an expulsion.
 
-        The order of the two calls matters: the metadata of an expelled member names no member, and Kafka would accept
+        The member id must be read last: the metadata of an expelled member names no member, and Kafka would accept
         offsets with such metadata as if there were no group.
         """
         metadata = self.consumer.consumer_group_metadata()

@@ -233,7 +233,7 @@ def warn(problem: str) -> None:
 
 @contextlib.contextmanager
 def _lock(folder: Path) -> Iterator[None]:
-    """Keeps a second broker out of a data directory, of which Kafka locks only a part, after reading the rest."""
+    """Keeps a second broker out of a data directory. Kafka locks only a part of it, after reading the rest."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         file = (folder / _LOCK_FILE).open("ab")

@@ -40,7 +40,7 @@ def find_java() -> Path:
 
 
 def can_compile(java: Path) -> bool:
-    """Returns whether a Java can run a source file: the package of a runtime alone has no compiler."""
+    """Returns whether a Java can run a source file. A runtime without its tools has no compiler."""
     listed = subprocess.run(
         [java, "--list-modules"], capture_output=True, text=True, check=False, timeout=_VERSION_TIMEOUT_S
     )

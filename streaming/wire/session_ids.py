@@ -1,4 +1,4 @@
-"""The ids of the sessions of a reader program, whose own id is in its environment."""
+"""Session ids. They begin with the id that a reader program has in its environment."""
 
 import os
 import uuid

@@ -1,4 +1,4 @@
-"""The end of endpoints on behalf of their programs: the statements, and the wait until the router shows the effect."""
+"""Ends endpoints on behalf of their programs, and waits until the router shows the effect."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence

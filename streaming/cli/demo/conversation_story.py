@@ -68,7 +68,7 @@ class ConversationStory(Timeline):
         raise NotImplementedError
 
     def is_complete(self) -> bool:
-        """Returns whether all messages were delivered, and their answers, and the end of each conversation."""
+        """Returns whether all messages, all answers and the end of each conversation were delivered."""
         expected = self.timers + sum(2 * len(bodies) + 1 for bodies in self.said.values())
         return len(self.records.deliveries) >= expected
 

@@ -238,7 +238,7 @@ class QueueActivator:
         return decisions
 
     def _look_for_receive(self, row: ViewRow | None, policy: Policy, now_ms: int) -> None:
-        """Notes whether a reader has received since the last activation, or since when messages have been unread."""
+        """Notes whether a reader has received since the last activation; if not, since when messages are unread."""
         if (row is None or row.is_unknown) and self.nobody_joined:
             self.silent_ms = self.unanswered_ms = FOREVER_MS  # `nobody_joined` stays certain
             return

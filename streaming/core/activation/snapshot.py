@@ -128,7 +128,7 @@ def _start_again(snapshot: Snapshot) -> Snapshot:
 
 
 def _add_rollbacks_and_missing(snapshot: Snapshot) -> Snapshot:
-    """Adds the fields of version 6: no counted rollback, no expired time-out, a certain count, no observation."""
+    """Adds the fields of version 6: no rollback counted, no time-out expired, the count is certain, not observed."""
     *queue, sessions, marks, tasks = snapshot
     queue[1] = [*queue[1][:4], NEVER_MS, *queue[1][4:], False]
     queue[5] = [queue[5], 0, NEVER_MS]

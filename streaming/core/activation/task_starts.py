@@ -12,7 +12,7 @@ from streaming.core.times import FOREVER_MS, NEVER_MS
 
 
 def is_necessary(monitor: QueueMonitor, work: Work, now_ms: int, settings: CoreSettings) -> bool:
-    """Returns whether `literal` demands another task now, by rule A or B."""
+    """Returns whether, under `literal`, rule A or B demands another task."""
     is_unsuppressed = settings.semantics is Semantics.LITERAL and _is_unanswered(monitor, work)
     return is_unsuppressed and monitor.reason_now(work, now_ms, settings) is not None
 

@@ -190,7 +190,7 @@ def _is_forgotten(context: Context, conversation: Conversation) -> bool:
 def _remembered_until_ms(conversation: Conversation, settings: ConversationSettings) -> int:
     """Returns the instant at which a closed conversation is forgotten.
 
-    A far side repeats messages without acknowledgement. Repeats must not begin a conversation.
+    A far side repeats unacknowledged messages. A late repeat must not begin a conversation.
     """
     may_repeat = conversation.far is not None and conversation.far.repeats_below > 0
     return conversation.over_ms + (_GONE_AFTER_MS if may_repeat else settings.tombstone_ms)

@@ -162,7 +162,7 @@ class _Resolution:
     def _towards(self, rule: int, table: str, route: Route, address: str, *, is_outside: bool) -> tuple[Decision, bool]:
         """Decides about a message whose chosen route has a network address.
 
-        Returns the decision, and whether the route leads to this instance, which cannot deliver the message.
+        Returns the decision, and whether it fails because the route leads back to this instance.
         """
         is_this = normal_form(address) in self.instance.addresses
         if self.explanation is not None:

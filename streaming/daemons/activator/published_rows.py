@@ -130,7 +130,7 @@ class PublishedRows(MayBeDenied):
             self._producer = None
 
     def _open(self) -> None:
-        """Begins to open the topic, or takes it once it is open."""
+        """Begins to open the topic, or takes the opened topic."""
         if self._opening is None:
             if time.monotonic() < self._again_s:
                 return

@@ -118,7 +118,7 @@ class Queues:
         self.tell_of_others(self.view.observed(), step)
 
     def decide(self, queue: str, step: Step) -> None:
-        """Starts needed programs of the queue, stops programs without need, and notes when to decide again."""
+        """Starts and stops programs of the queue as needed, and notes when to decide again."""
         policy, row, state = self._policy(queue), self.view.row(queue), self._state(queue)
         before, is_over = _without_decisions(state), False
         while not is_over:

@@ -149,7 +149,7 @@ def is_locked(directory: Path) -> bool:
 
 
 def _open_private(path: Path) -> IO[bytes]:
-    """Opens a file for appending that only its owner may open; also restricts an existing file of this user."""
+    """Opens a file for appending. Only its owner may open the file, also if it existed before."""
     file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, _FILE_MODE), "ab")
     _make_private(path, _FILE_MODE)
     return file

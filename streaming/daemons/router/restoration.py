@@ -170,7 +170,7 @@ def _first_decided(consumer: Consumer, place: TopicPartition) -> tuple[int, int]
 
 
 def is_gap(first: tuple[int, int] | None, last: tuple[int, int]) -> bool:
-    """Returns whether decisions are missing between the last record of a copy and the first record that is left.
+    """Returns whether Kafka has deleted decision records that are newer than the last record of a copy.
 
     Args:
         first: Generation and number of the first record that is left; None if no record was deleted.

@@ -51,8 +51,8 @@ class Context:
         queues: The topics of queues.
         connections: The connections to other instances.
         decoder: Decodes the records of service-decisions.
-        refused: The records that Kafka has refused -> the failure. Such a delivery fails. Such a dead letter is written
-            without its value.
+        refused: Record that Kafka has refused -> the failure. A refused delivery fails. A refused dead letter is
+            written without its value.
     """
 
     topics: Topics

@@ -124,7 +124,7 @@ class ConversationStore:
         return int(resting) + sum(each.is_incoming() for each in self.taken.values())
 
     def take_up_sent_to(self, addresses: Iterable[str]) -> list[Conversation]:
-        """Takes up and returns the conversations with messages to these addresses that are not acknowledged."""
+        """Takes up and returns the conversations with unacknowledged messages to these addresses."""
         wanted = set(addresses)
         if not wanted:
             return []
