@@ -14,8 +14,9 @@ from streaming.core.activation.held_notifications import ViewRow
 from streaming.core.activation.program_starts import QueueActivator
 from streaming.core.activation.running_programs import Program
 from streaming.core.times import FOREVER_MS, iso_time
+from streaming.daemons.activator import notifications
 from streaming.daemons.activator.config import Config, ProgramEntry
-from streaming.daemons.activator.notifications import decode_row
+from streaming.daemons.activator.notifications import MonitorsView, decode_row
 from streaming.daemons.activator.offset_retention import OffsetRetention
 from streaming.daemons.activator.programs import Exit
 from streaming.daemons.activator.queues import Queues
@@ -24,6 +25,7 @@ from streaming.daemons.activator.step import Step
 from streaming.daemons.activator.store import About, QueueRecord, Store
 from streaming.errors import UserError
 from streaming.kafka.admin import Admin
+from streaming.kafka.clients import Cluster
 from streaming.wire.record_decoders import InvalidRecordError
 from tests.support.waiting import wait_until
 from tests.unit.test_activator_queues import DAY_MS, NOW_MS, Kafka, queues_of
@@ -242,3 +244,14 @@ def test_a_row_of_queue_activators_names_the_group(entry: ProgramEntry | None, q
     text = "" if entry is None else entry.policy("salt").entry
     rows = Rows(About("activator-1"), Path("/srv"))
     assert rows.of(queue, QueueRecord(QueueActivator(entry=text)), {}, NOW_MS).group == group
+
+
+def test_rows_are_by_the_clock_of_the_activator_after_the_wall_clock_was_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notifications, "TopicFollower", lambda *_: None)
+    view = MonitorsView(Cluster("localhost:9092"), "queue-monitors", print)
+    view.rows["orders"] = ViewRow(1, "NOTIFIED", 5, as_of_ms=10_000)
+    for ahead_ms, as_of_ms in ((0, 10_000), (100, 10_000), (3_000, 13_000), (-3_000, 7_000)):
+        view.clock_ms = ahead_ms
+        assert (row := view.row("orders")) is not None
+        assert row.as_of_ms == as_of_ms
+    assert view.row("other") is None

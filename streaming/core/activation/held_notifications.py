@@ -1,8 +1,8 @@
 """The notification that an activator holds for a queue, and whether the monitors view shows that it is still needed."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from streaming.core.times import NEVER_MS
+from streaming.core.times import FOREVER_MS, NEVER_MS
 
 # The view shows a leaving reader's last reports after one batch of the monitor (p99 0.45 s); this is four times that.
 SETTLE_MS = 2_000
@@ -11,7 +11,8 @@ SETTLE_MS = 2_000
 # looks every 0.5 s, and without an observer, its answer is unknown after the quiet window (5 s). This is twice that.
 SEEN_MS = 10_000
 
-# If the monitor shows nothing for so long after an exit, it is away, and its last row decides. A batch has begun before
+# If the monitor shows nothing for so long after an exit, it is away, and its last row decides. Further exits do not
+# lengthen the wait. A batch has begun before
 # the exit, and the next one shows the exit, so this is right for a monitor whose batches take 30 s.
 AWAY_MS = 60_000
 
@@ -62,6 +63,11 @@ class ViewRow:
         """Returns whether the monitor wrote the row after an instant. The present time proves nothing: it may lag."""
         return self.as_of_ms + CLOCKS_MS >= instant_ms
 
+    def moved(self, by_ms: int) -> "ViewRow":
+        """Returns the row with its instants by another clock."""
+        idle_since_ms = None if self.idle_since_ms is None else self.idle_since_ms + by_ms
+        return replace(self, as_of_ms=self.as_of_ms + by_ms, idle_since_ms=idle_since_ms)
+
     def is_idle_for(self, duration_ms: int, now_ms: int) -> bool:
         """Returns whether the row is recent, and shows a group that has been idle for at least `duration_ms`."""
         is_fresh = abs(now_ms - self.as_of_ms) <= FRESH_MS
@@ -83,6 +89,7 @@ class Held:
         blocked: The last blocking reason that was reported.
         post_time: When the monitor wrote the notification.
         retry_ms: When the activator tries again after it has given up the notification.
+        behind_ms: Since when the activator has found the view behind an exit; FOREVER_MS for never.
         has_row: Whether the view has shown the queue since the notification came.
         is_shown: Whether the view has shown the activation.
         is_gone: Whether the queue was dropped. Then the view no longer shows the activation or, for an old
@@ -102,6 +109,7 @@ class Held:
     has_row: bool = False
     is_shown: bool = False
     is_gone: bool = False
+    behind_ms: int = FOREVER_MS
 
     def look(self, row: ViewRow | None, now_ms: int) -> None:
         """Notes whether the view shows the activation. A queue that is created again may soon have a row again."""

@@ -227,7 +227,7 @@ class QueueActivator:
                 decisions.append(self._drop(held, void))
                 held = None
         if held is not None:
-            pause = next(self._pauses(held, policy or _NO_ENTRY, row, now_ms), "")
+            pause = next(self._pauses(held, row, now_ms), "")
             blocked = _NO_LONGER if policy is None else next(self._blockers(held, policy, now_ms), pause)
             if not blocked:
                 return [*decisions, self._start_held(held, now_ms, fresh_id)]
@@ -299,8 +299,7 @@ class QueueActivator:
         if self.held is not None:
             yield self.held.settled_ms
             yield self.held.retry_ms
-            if policy.entry:
-                yield self._shown_by_ms(policy) + AWAY_MS
+            yield self.held.behind_ms + AWAY_MS
             yield from (program.started_ms + policy.startup_grace_ms for program in self.running.values())
         yield self.backoff_until_ms
         yield self._answer_due_ms(policy)
@@ -351,32 +350,27 @@ class QueueActivator:
         ):
             yield f"a program of this queue is still starting (grace {grace_ms / 1000:g} s)"
 
-    def _pauses(self, held: Held, policy: Policy, row: ViewRow | None, now_ms: int) -> Iterator[str]:
+    def _pauses(self, held: Held, row: ViewRow | None, now_ms: int) -> Iterator[str]:
         """Yields the reasons why a held notification waits until a known instant."""
+        is_behind = self._is_behind(held, row, now_ms)
         if now_ms < held.retry_ms:
             yield f"gave up after {crash_in_a_row(self.crashes)}; tried again {_RETRY}"
         if now_ms < self.backoff_until_ms:
             yield f"back-off after {crash_in_a_row(self.crashes)}"
-        is_settling = not held.is_fresh and now_ms < held.settled_ms
-        if is_settling or self._is_behind(held, policy, row, now_ms):
+        if is_behind or (not held.is_fresh and now_ms < held.settled_ms):
             needed = "whether a reader is still needed"
             yield f"waiting until the monitor has shown {needed}, for {AWAY_MS // 1_000} s at most"
 
-    def _is_behind(self, held: Held, policy: Policy, row: ViewRow | None, now_ms: int) -> bool:
+    def _is_behind(self, held: Held, row: ViewRow | None, now_ms: int) -> bool:
         """Returns whether the view is from before the last exit, after which the notification may be void."""
-        if row is None or (held.is_fresh and held.reason != _EXPIRED):
+        if row is None or self.ended is None or (held.is_fresh and held.reason != _EXPIRED):
             return False
-        shown_by_ms = self._shown_by_ms(policy)
-        return now_ms < shown_by_ms + AWAY_MS and not row.shows(shown_by_ms)
-
-    def _shown_by_ms(self, policy: Policy) -> int:
-        """Returns the earliest time of a row that shows the work of the program that ended last; NEVER_MS if none has.
-
-        An observer takes some time to see a commit.
-        """
-        if self.ended is None:
-            return NEVER_MS
-        return self.ended.at_ms + (SETTLE_MS if policy.is_of_group else 0)
+        # An observer takes some time to see a commit. If none looks, no later row comes.
+        shown_by_ms = self.ended.at_ms + (SETTLE_MS if row.is_observed and not row.is_unknown else 0)
+        if row.shows(shown_by_ms):
+            return False
+        held.behind_ms = min(held.behind_ms, now_ms)
+        return now_ms < held.behind_ms + AWAY_MS
 
     def _block(self, held: Held, blocked: str, *, is_told: bool) -> list[Decision]:
         """Notes why a held notification waits. Returns a decision if the reason is new and no other output shows it."""

@@ -36,6 +36,8 @@ _MAX_NOTIFICATIONS = 500
 _MAX_ROWS = 10_000
 _PROBE_INTERVAL_S = 5.0
 _PROBE_TIMEOUT_S = 0.5
+# A smaller difference of the clocks does not matter.
+_CLOCK_STEP_MS = 500
 
 
 class _MonitorRow(Struct):
@@ -200,7 +202,14 @@ def notified(record: Activation, is_old: bool) -> Notified:
 
 
 class MonitorsView(LatestRows[ViewRow]):
-    """The latest row of every queue monitor."""
+    """The latest row of every queue monitor.
+
+    Attributes:
+        clock_ms: How much the activator's clock is ahead of the wall clock. It differs if the wall clock was set, or if
+            the machine was suspended, since the activator's start.
+    """
+
+    clock_ms: int = 0
 
     def __init__(self, cluster: Cluster, topic: str, say: Callable[[str], None]) -> None:
         """Starts to read.
@@ -233,8 +242,9 @@ class MonitorsView(LatestRows[ViewRow]):
         return changed
 
     def row(self, queue: str) -> ViewRow | None:
-        """Returns the queue's row, or None if it has none."""
-        return self.rows.get(queue)
+        """Returns the queue's row, by the activator's clock; None if it has none."""
+        row = self.rows.get(queue)
+        return row if row is None or abs(self.clock_ms) < _CLOCK_STEP_MS else row.moved(self.clock_ms)
 
     def observed(self) -> set[str]:
         """Returns the queues that stand for consumer groups."""

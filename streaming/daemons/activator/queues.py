@@ -176,7 +176,7 @@ class Queues:
         state = self.records[queue].state
         if not state.exits_without_receive and state.unanswered_ms >= FOREVER_MS:
             self._unjoined.discard(queue)
-        elif queue not in self._unjoined:
+        elif queue not in self._unjoined and (state.nobody_joined or state.unanswered_ms < FOREVER_MS):
             pids = {session_id: program.pid for session_id, (_, program) in self.programs.items()}
             row = self.rows.of(queue, self.records[queue], pids, step.now_ms)
             for question in words.in_vain(row, iso_time(step.now_ms)):

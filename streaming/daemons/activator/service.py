@@ -41,6 +41,7 @@ from streaming.daemons.activator.words import left_running
 from streaming.errors import UserError
 from streaming.kafka.access import rights
 from streaming.kafka.admin import Admin
+from streaming.system import wall_clock
 from streaming.system.logs import utf8
 from streaming.system.toml_file import TomlFile
 from streaming.wire.input_records import SessionEnded
@@ -292,7 +293,9 @@ class Activator:
             self._store.save_about(self._about)
 
     def _new_step(self) -> Step:
-        return Step(self._now_ms(), self._notifications.problem is not None)
+        now_ms = self._now_ms()
+        self._view.clock_ms = now_ms - wall_clock.now_ms()
+        return Step(now_ms, self._notifications.problem is not None)
 
     def _say(self, what: str, line: str) -> None:
         self._on_event(ActivatorEvent(self._now_ms(), None, what, line))

@@ -21,8 +21,9 @@ BOTH = pytest.mark.parametrize("policy", [ONE, OF_GROUP], ids=["reports", "group
 LAG_MS = 30 * SECOND
 
 
-def shown(queue: Queue, sequence: int, as_of_ms: int, state: str = "NOTIFIED") -> None:
-    queue.row = ViewRow(sequence, state, 5, as_of_ms=as_of_ms)
+def shown(queue: Queue, sequence: int, as_of_ms: int, state: str = "NOTIFIED", *, is_unknown: bool = False) -> None:
+    is_observed = queue.policy is not None and queue.policy.is_of_group
+    queue.row = ViewRow(sequence, state, 5, as_of_ms=as_of_ms, is_observed=is_observed, is_unknown=is_unknown)
 
 
 def exited_while_held(policy: Policy) -> tuple[Queue, int]:
@@ -76,8 +77,28 @@ def test_an_observer_needs_time_to_see_what_a_consumer_did() -> None:
 def test_a_monitor_that_shows_nothing_any_more_is_not_waited_for(policy: Policy) -> None:
     queue, exit_ms = exited_while_held(policy)
     queue.after(SETTLE_MS)
-    assert queue.now_ms + queue.next_in_ms() == exit_ms + AWAY_MS + (SETTLE_MS if policy.is_of_group else 0)
+    assert queue.now_ms + queue.next_in_ms() == exit_ms + AWAY_MS
     assert actions(queue.after(queue.next_in_ms())) == ["started"]
+
+
+@BOTH
+def test_further_exits_do_not_lengthen_the_wait(policy: Policy) -> None:
+    queue, exit_ms = exited_while_held(policy)
+    queue.policy = replace(policy, min_programs=1, max_programs=2)
+    while queue.now_ms < exit_ms + AWAY_MS:
+        assert queue.state.held is not None
+        for session_id in [*queue.state.running]:
+            queue.exit(session_id)
+        queue.after(10 * SECOND)
+    assert queue.state.held is None, "a program was started for it"
+
+
+def test_without_an_observer_the_first_row_after_the_exit_decides() -> None:
+    """No later row would come."""
+    queue, exit_ms = exited_while_held(OF_GROUP)
+    shown(queue, 2, exit_ms, is_unknown=True)
+    assert queue.after(SETTLE_MS - 1) == []
+    assert actions(queue.after(1)) == ["started"]
 
 
 def test_a_program_that_has_crashed_is_started_again_once_a_row_shows_that_it_is_still_needed() -> None:
@@ -156,3 +177,9 @@ def test_a_running_consumer_is_missed_once_a_row_from_after_its_startup_grace_sh
     shown(queue, 1, due_ms)
     queue.decide()
     assert queue.state.unanswered_ms < FOREVER_MS
+
+
+def test_a_row_is_compared_by_the_clock_of_the_activator() -> None:
+    row = ViewRow(1, "INACTIVE", 0, as_of_ms=10_000, idle_since_ms=4_000)
+    assert row.moved(-500) == replace(row, as_of_ms=9_500, idle_since_ms=3_500)
+    assert replace(row, idle_since_ms=None).moved(500).idle_since_ms is None
