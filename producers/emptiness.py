@@ -8,6 +8,7 @@ from typing import TypeVar
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
+from streaming.kafka.access import AccessDeniedError, RightMissingError
 from streaming.kafka.admin import EARLIEST, LATEST, Admin
 from streaming.kafka.clients import Cluster
 from streaming.kafka.errors import NO_COORDINATOR, NO_LEADER, NOBODY_ANSWERS, kafka_error
@@ -78,6 +79,7 @@ class EmptinessProbe:
 
         Raises:
             KafkaException: Kafka refuses to answer.
+            RightMissingError: Kafka does not grant this user a right.
         """
         try:
             return self._look(own_positions)
@@ -87,6 +89,10 @@ class EmptinessProbe:
             if error.retriable() or error.code() in _NO_ANSWER:
                 return None
             raise
+        except RightMissingError:
+            raise
+        except AccessDeniedError:
+            return None  # a broker that starts may refuse one connection; the consumer goes on too
 
     def _look(self, own_positions: Mapping[int, int | None]) -> NothingFound | None:
         ends = self._offsets(self._partitions(), LATEST)

@@ -17,10 +17,11 @@ from producers.queue_consumer import Batch, QueueConsumer
 from producers.queue_topics import check_queue_names, check_service_topics, check_topics
 from producers.received_message import ReceivedMessage
 from producers.session_reports import SessionReports
-from streaming.kafka.access import rights
+from streaming.kafka.access import RightMissingError, rights
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
 from streaming.kafka.errors import (
+    ClientRefusedError,
     ClientUnusableError,
     ReceiveRolledBackError,
     TransactionAbortedError,
@@ -254,10 +255,13 @@ class QueueReader:
             wait_s = min(max(until - time.monotonic(), 0.0), _POLL_S)
 
     def _look(self) -> NothingFound | None:
+        failure = f"The state of queue {self._queue!r} cannot be read"
         try:
             found = self._probe.look(self._consumer.partitions.positions())
         except KafkaException as exception:
-            raise unusable(f"The state of queue {self._queue!r} cannot be read", kafka_error(exception)) from exception
+            raise unusable(failure, kafka_error(exception)) from exception
+        except RightMissingError as error:
+            raise ClientRefusedError(f"{failure}: {error}") from None
         if found:
             self._commit_ends()
         return found

@@ -2,13 +2,14 @@
 
 import socket
 from concurrent.futures import Future
+from contextlib import nullcontext
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from producers.emptiness import EmptinessProbe
 from streaming.errors import UserError
-from streaming.kafka.access import WatchfulAdmin
+from streaming.kafka.access import AccessDeniedError, RightMissingError, WatchfulAdmin
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
 
@@ -63,3 +64,16 @@ def test_a_reader_looks_again_with_another_client_after_a_change_of_the_leader(
     monkeypatch.setattr(EmptinessProbe, "_look", refuse)
     assert EmptinessProbe(Cluster(admin.servers), admin, "orders", "orders").look({0: 1}) is None
     assert admin.client is not first
+
+
+def test_a_reader_looks_again_after_a_connection_was_refused(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that starts may refuse a user whom it does not know yet."""
+    probe = EmptinessProbe(Cluster(admin.servers), admin, "orders", "orders")
+    for error, is_raised in ((AccessDeniedError("no"), False), (RightMissingError("no"), True)):
+
+        def refuse(*_: object, error: Exception = error) -> None:
+            raise error
+
+        monkeypatch.setattr(EmptinessProbe, "_look", refuse)
+        with pytest.raises(RightMissingError) if is_raised else nullcontext():
+            assert probe.look({0: 1}) is None
