@@ -169,7 +169,7 @@ def faults(
 
 def _is_of_interest(row: Mapping[str, Any], lost: Collection[str]) -> bool:
     is_told = row["queue"] in lost and row["is_receive_enabled"]
-    return bool(row["state"] != "INACTIVE" or row.get("task_failures")) and not is_told
+    return bool(row.get("task_failures")) or (row["state"] != "INACTIVE" and not is_told)
 
 
 def _faults_of(row: dict[str, Any], told: Iterable[Told], nobody: str | None, present: Present) -> Iterator[Fault]:
