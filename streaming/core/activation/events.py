@@ -7,7 +7,7 @@ from streaming.core.times import FOREVER_MS
 
 
 class RefusedEventError(Exception):
-    """An event that a limit forbids. The event changes nothing, and the message is the reason of the dead letter."""
+    """An event that a limit forbids. The event changes nothing. The error's text is the reason in the dead letter."""
 
 
 class ReceiveResult(Enum):
@@ -153,8 +153,8 @@ class TaskExited:
 
     Attributes:
         task_id: The task.
-        exit_code: -9 means that signal 9 killed the task; None means that the code is unknown, and that the task counts
-            as one that exited by itself.
+        exit_code: -9 if signal 9 killed the task. None: the code is unknown, and the task counts as having exited by
+            itself.
         reason: A further text of the host, such as the last line of the task's output.
         interrupted: Whether the host has ended the task because the host itself is being stopped.
     """

@@ -29,7 +29,7 @@ class Observed:
     members_now: int | None = None
 
     def is_missing(self, unread: int) -> bool:
-        """Returns whether a report is missing. An observer reports no group without members and unread messages."""
+        """Returns whether a report is missing. Observers omit groups that have neither members nor unread messages."""
         return self.silent_since is not None and (self.members > 0 or unread > 0)
 
     def is_late(self, unread: int) -> bool:
@@ -167,7 +167,7 @@ def _unless_task(now: Situation) -> str:
 def when(
     *, is_watched: bool, instant: str, is_due: bool, batches: str = "the monitor's", monitor: str = "a monitor"
 ) -> str:
-    """Returns the words for the time at which a monitor does the work that is due at an instant.
+    """Returns the words for when a monitor does work that is due at an instant.
 
     Args:
         is_watched: Whether a monitor may run.
@@ -198,7 +198,7 @@ def _who_waits(now: Situation) -> str:
 
 
 def _now_or_then(now: Situation, present: str, past: str) -> str:
-    """Returns the words for a row that a monitor updates, or for the row that the last monitor has left."""
+    """Returns the words for a row that a monitor updates, or for a row that no monitor updates any more."""
     return present if now.is_watched else past
 
 

@@ -1,4 +1,4 @@
-"""The notification that an activator holds for a queue, and whether the monitors view shows that it is still needed."""
+"""The notification that an activator holds for a queue. The monitors view shows whether it is still needed."""
 
 from dataclasses import dataclass, replace
 
@@ -36,12 +36,12 @@ class ViewRow:
         unread: The number of unread messages.
         members: The members of the consumer group that reads the queue; 0 if no observer reports their number.
         has_committed: Whether an observer has seen a commit of the group since the last activation.
-        idle_since_ms: Since when, as an observer reports, nothing has been unread and nothing was committed; None
-            without such a report.
-        as_of_ms: When the batch began that wrote the row; NEVER_MS if that is unknown.
+        idle_since_ms: Since when an observer has reported no unread messages and no commits; None without such a
+            report.
+        as_of_ms: When the batch that wrote the row began; NEVER_MS: unknown.
         is_unknown: Whether a consumer group reads the queue, but no observer says whether one more reader would have
             work, because no observer runs or the group rebalances.
-        is_observed: Whether a consumer group reads the queue, of which an observer reports, or has reported.
+        is_observed: Whether a consumer group reads the queue, and an observer reports on the group or has done so.
     """
 
     sequence: int
@@ -60,7 +60,7 @@ class ViewRow:
         return self.state == _NOTIFIED
 
     def shows(self, instant_ms: int) -> bool:
-        """Returns whether the monitor wrote the row after an instant. The present time proves nothing: it may lag."""
+        """Returns whether the monitor wrote the row after an instant. The present time proves nothing: rows may lag."""
         return self.as_of_ms + CLOCKS_MS >= instant_ms
 
     def moved(self, by_ms: int) -> "ViewRow":

@@ -46,8 +46,8 @@ class Observation:
     def counts(self) -> tuple[int, ...]:
         """Returns the values that the monitors view shows; -1 for an unknown answer.
 
-        The time of the report is one of them, so that the time of the row says up to when the observer has seen what
-        the row shows.
+        One of the values is the time of the report. So the row is rewritten after each report, and its time shows how
+        recent the observer's values are.
         """
         answer = -1 if self.one_more is None else int(self.one_more)
         return self.members, answer, self.silent_since_ms, self.at_ms, self.committed_ms, self.idle_since_ms

@@ -1,7 +1,7 @@
 """Counts the rollbacks in a row that show a poison message, as in Service Broker.
 
 One cause, such as a machine that fails or a database that is unreachable, may roll back many transactions at one
-instant. So a rollback does not count if another rollback has just counted while its transaction was already open.
+instant. So a rollback does not count if its transaction was open when another rollback counted a short time ago.
 """
 
 from streaming.core.activation.settings import ONE_CAUSE_MS, POISON_ROLLBACKS

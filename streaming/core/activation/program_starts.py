@@ -54,7 +54,7 @@ class QueueActivator:
         min_from_ms: No program is started for `min` before this instant.
         entry: The config's entry to which `crashes` and `fatal_exit_code` belong; empty without an entry.
         ended: The end of the program that ended last.
-        partitions: The partitions of the queue's topic, if there are fewer than the entry allows programs.
+        partitions: The number of the topic's partitions, if it is lower than the entry's limit of programs.
         exits_without_receive: The number of programs with a successful exit code since the monitor last knew of a
             RECEIVE. The view shows a RECEIVE a moment late, so 1 proves nothing.
         nobody_joined: Whether it is certain that programs have exited without a RECEIVE or, with a consumer group,

@@ -372,7 +372,7 @@ class Queue:
         )
 
     def take_view_due(self, is_changed: bool, is_count_changed: bool, now_ms: int) -> bool:
-        """Returns whether to write the view's row now. A change of only a count waits for the check interval."""
+        """Returns whether to write the view's row now. If only a count changed, it waits for the check interval."""
         self.is_view_stale |= is_count_changed
         has_rested = now_ms - self.view_written_ms >= self.settings.check_interval_ms
         if not (is_changed or self.is_definition_changed or (self.is_view_stale and has_rested)):
@@ -394,7 +394,7 @@ class Queue:
         )
 
     def next_start_ms(self) -> int:
-        """Returns when a task is started next for the unanswered activation, without an event; otherwise FOREVER_MS."""
+        """Returns when the unanswered activation starts its next task without an event; FOREVER_MS for never."""
         clause = self.definition.activation
         if clause is None:  # the usual case
             return FOREVER_MS

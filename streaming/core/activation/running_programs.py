@@ -92,7 +92,8 @@ def fatal(exit_code: int) -> str:
 def surplus(programs: Mapping[str, Program], policy: Policy, row: ViewRow | None, now_ms: int) -> str | None:
     """Returns the session of the program that is asked to end now; None without such a program.
 
-    The youngest program ends first, if it has had the time to begin its work. The next program follows after its end.
+    The youngest program ends first, if it has had the time to begin its work. The next program is asked only after that
+    end.
     """
     if row is None or len(programs) <= policy.min_programs or any(each.is_stopping for each in programs.values()):
         return None

@@ -1,6 +1,7 @@
 """The ids of sessions. The id of a program's session is the program's id, a slash, and a name, as `program/name`.
 
-An activator that has started a reader program knows only the program's id, and with it can end all its sessions.
+An activator knows only the id of a reader program that it has started. This id suffices to end all the program's
+sessions.
 """
 
 _SEPARATOR = "/"
@@ -12,5 +13,5 @@ def session_id_of(program_id: str, name: str) -> str:
 
 
 def program_of(session_id: str) -> str:
-    """Returns the id of the session's program; the session's own id without a program."""
+    """Returns the id of the session's program; the session's id if it has no program."""
     return session_id.rpartition(_SEPARATOR)[0] or session_id

@@ -261,7 +261,7 @@ class Sessions:
         return len([session for session in sessions if session.wait is not None and not session.wait.where])
 
     def tasks_waiting(self) -> int:
-        """Returns the number of sessions that wait with or without WHERE, which is the column tasks_waiting."""
+        """Returns the number of sessions that wait with or without WHERE: the column tasks_waiting."""
         return len([session for session in self.by_id.values() if session.wait is not None])
 
     def last_wait_end_ms(self, now_ms: int) -> int:
@@ -309,7 +309,7 @@ class Sessions:
 
 
 def _sum_bytes(before: int, messages: int) -> int:
-    """Returns the size in bytes of the number of a transaction's messages, after more messages were received."""
+    """Returns how many bytes a transaction's count of messages takes, after more messages were received."""
     return number_bytes(min(before + messages, MAX_MESSAGES))
 
 

@@ -1,7 +1,7 @@
 """Converts a queue to plain values and back, in the format that a checkpoint keeps.
 
 A snapshot is nested lists of None, bool, int and str. FORMAT_VERSION is the version of its layout. Each change of the
-layout needs a new version, and a step that converts the previous version, so that older checkpoints open.
+layout needs a new version, and a step that converts the previous version. So older checkpoints can be opened.
 """
 
 from collections.abc import Callable
@@ -101,7 +101,7 @@ def _as_it_is(snapshot: Snapshot) -> Snapshot:
 
 
 def _start_again(snapshot: Snapshot) -> Snapshot:
-    """Makes a failed procedure due now. Forgets the last activation with a task if a RECEIVE has answered it."""
+    """Makes a failed procedure due now. Forgets the last activation that started a task if a RECEIVE answered it."""
     *queue, tasks = snapshot
     if tasks is None:
         return snapshot
@@ -128,7 +128,7 @@ def _start_again(snapshot: Snapshot) -> Snapshot:
 
 
 def _add_rollbacks_and_missing(snapshot: Snapshot) -> Snapshot:
-    """Adds the fields of version 6: no rollback counted, no time-out expired, the count is certain, not observed."""
+    """Adds the fields of version 6: no counted rollback, no expired time-out, a certain count, no observation."""
     *queue, sessions, marks, tasks = snapshot
     queue[1] = [*queue[1][:4], NEVER_MS, *queue[1][4:], False]
     queue[5] = [queue[5], 0, NEVER_MS]

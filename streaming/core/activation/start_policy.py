@@ -15,7 +15,7 @@ class Policy:
         entry: A text that changes with each change of the config's entry.
         min_programs: The number of programs that run even without a notification.
         max_programs: The most programs that run at a time.
-        partitions: The partitions of the queue's topic, if there are fewer than the entry allows programs.
+        partitions: The number of the topic's partitions, if it is lower than the entry's limit of programs.
         refusal: Why no program may be started for a queue of this name; empty if starts are allowed.
         startup_grace_ms: How long a program counts as still starting.
         success_exit_codes: The exit codes of a program that has done its work.
@@ -25,7 +25,7 @@ class Policy:
         max_restarts: The most restarts in a row without another notification.
         idle_stop_ms: How long a group must have been idle before a program is asked to end.
         longest_rest_ms: The time without a consumer after which a program is started to keep the group's offsets.
-        is_of_group: Whether the programs are consumers of a group that report nothing.
+        is_of_group: Whether the programs are consumers of a group, and report nothing themselves.
     """
 
     entry: str

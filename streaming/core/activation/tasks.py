@@ -152,7 +152,7 @@ class Tasks:
         return task
 
     def failed(self, task: Task, by_itself: bool, why: str, has_pause: bool, now_ms: int) -> None:
-        """Counts the end of a task as a failure, and schedules another start, if no RECEIVE has come since its start.
+        """Counts a task's end as a failure, and schedules another start, if no RECEIVE has come since the task's start.
 
         Args:
             task: The task.
@@ -195,7 +195,7 @@ class Tasks:
         return self.retry_ms if self.failures > 1 and self.retry_ms < FOREVER_MS else NEVER_MS
 
     def answered(self) -> None:
-        """Notes a RECEIVE or a new monitor. Forgets failures; the end of a running task is no failure any more."""
+        """Notes a RECEIVE or a new monitor. Forgets failures. The end of a task that runs now will be no failure."""
         self.unanswered_from = 0
         self._forgive()
 

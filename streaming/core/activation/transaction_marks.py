@@ -143,5 +143,5 @@ def _size_bytes(key: Key) -> int:
 
 
 def _owners(key: Key) -> set[str]:
-    """Returns the session of a transaction, and the session's program: the transaction ends with each of them."""
+    """Returns the session of a transaction, and the session's program. The end of either ends the transaction."""
     return {key[0], program_of(key[0])}

@@ -41,7 +41,7 @@ class Connection:
         since_ms: When the state last changed.
         used_ms: When a program last had something to send.
         suppressed_until_ms: The end of the destination's rest.
-        is_wanted: Whether, since the connection was closed, a program had something to send.
+        is_wanted: Whether a program has had something to send since the connection was closed.
         last_error: Why the connection was closed or could not be opened; empty without an error.
     """
 
@@ -64,7 +64,7 @@ class Connection:
         return True
 
     def try_again(self, now_ms: int) -> bool:
-        """Opens a closed connection with a waiting message, unless the destination rests. Returns whether it opens."""
+        """Opens a closed connection if a message waits and the destination does not rest. Returns whether it opens."""
         if self.state is not ConnectionState.CLOSED or not self.is_wanted or now_ms < self.suppressed_until_ms:
             return False
         self._change(ConnectionState.CONNECTING, now_ms)

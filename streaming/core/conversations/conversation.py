@@ -200,7 +200,7 @@ class Sending:
 
 @dataclass(slots=True)
 class FarEndpoint:
-    """The end of a conversation that is in another instance: the messages sent to it, and received from it.
+    """The endpoint in another instance, with the messages sent to it and received from it.
 
     Attributes:
         side: The side of the far endpoint.
@@ -216,8 +216,8 @@ class FarEndpoint:
         resend_after_ms: The time after which messages are sent again; it doubles each time. 0: no message was sent.
         window: The most messages that may be on their way after a message was sent again; None: the limit of the
             settings applies.
-        silent_ms: The instant since which messages wait for the far endpoint, and nothing has come from it; None: no
-            message waits.
+        silent_ms: The instant since which messages wait and nothing has come from the far endpoint; None: no message
+            waits.
         has_told_end: Whether the far endpoint has acknowledged that this side has ended.
         received_below: The number below which its messages have been received. Acknowledgements name this number.
         repeats_below: The number below which the far endpoint may repeat messages, because it may not know that they

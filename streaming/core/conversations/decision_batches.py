@@ -11,8 +11,8 @@ conversation with the same identifier: after the router has forgotten a conversa
 conversation.
 
 A delivery without a number (a timer, an Error about an unknown conversation) has no place in the order of its
-direction. So it is not refused because of other deliveries, and other deliveries are not refused because of it: the
-router could not know which of its later messages are still to be returned.
+direction. So its failure refuses no other delivery, and their failures do not refuse it. Otherwise the router could not
+know which later messages of the direction are still to be returned.
 """
 
 from collections.abc import Iterator, Mapping
@@ -41,7 +41,7 @@ class DecisionBatch:
         offset: Its offset in service-decisions.
         generation: The generation of the router's checkpoint.
         number: The number of the record.
-        first: The number of its batch's first record.
+        first: The number of the first record of its batch.
         ends: The offsets up to which the router had read.
         decisions: The decisions, in order.
     """

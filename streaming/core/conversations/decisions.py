@@ -91,7 +91,7 @@ class DeadLetter:
 
 @dataclass(slots=True)
 class CleanUp:
-    """Delete the records of a partition that nothing needs any more.
+    """Delete a partition's records that are no longer needed.
 
     Attributes:
         messages: The offset of service-messages below which no record is needed.
@@ -169,7 +169,7 @@ class Forward:
 
 @dataclass(slots=True)
 class Drop:
-    """Do nothing with a record of service-incoming but count and trace it; its sender sends it again.
+    """Count and trace a record of service-incoming, and do nothing else with it. Its sender sends it again.
 
     Attributes:
         offset: The offset of the record.

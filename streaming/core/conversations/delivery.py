@@ -82,7 +82,7 @@ class Delivering(Transmitting):
             self.send(to, errors[0])
 
     def fail(self, side: int, code: int, text: str) -> None:
-        """Ends an endpoint, whose program gets an error of the broker. Messages to the endpoint become dead letters."""
+        """Ends an endpoint. Its program gets an error of the broker. Messages to the endpoint become dead letters."""
         self._fail(side, code, text)
         self._do_what_follows()
 
@@ -146,7 +146,7 @@ class Delivering(Transmitting):
             self._refuse_if_too_many(to, item, direction)
 
     def _refuse_if_too_many(self, to: int, item: Item, direction: Direction) -> bool:
-        """Refuses the last message of a direction if it exceeds a limit, which is an error for its sender."""
+        """Refuses the last message of a direction if a limit is exceeded. The sender then ends by an error."""
         settings = self.context.settings
         if item.kind != Kind.MESSAGE:
             return False

@@ -158,7 +158,7 @@ def _answer_stranger(context: Context, envelope: Envelope, database: str, code: 
 def _take_first(
     context: Context, service: Service, envelope: Envelope, offset: int, timestamp_ms: int
 ) -> Conversation | None:
-    """Takes a message for a service here, of a conversation that is not known yet."""
+    """Takes a message of a conversation that is not known yet, for a service here."""
     # Until the first message is acknowledged, a later message may come before it.
     if envelope.is_initiator and not envelope.first_unacknowledged and envelope.message_sequence_number is not None:
         if envelope.type == "MESSAGE" and envelope.message_sequence_number == 0:
@@ -200,7 +200,7 @@ class Receiving(Step):
     """A conversation in a batch: the messages from its far endpoint."""
 
     def take_own_back(self, envelope: Envelope) -> None:
-        """Takes a dropped message. If this side's endpoint has sent the message, the route leads back here."""
+        """Takes a dropped message. If this side sent it, its route leads back here, and another route is tried."""
         sequence = envelope.message_sequence_number
         far = self.conversation.far_at(TARGET if envelope.is_initiator else INITIATOR)
         if far is None or self.conversation.services != _services(envelope):
@@ -293,14 +293,14 @@ class Receiving(Step):
             self.deliver(far.side)
 
     def _take_repeat(self, far: FarEndpoint, envelope: Envelope, offset: int) -> None:
-        """Drops a repeated message. The first acknowledgement may have gone to the address of a former principal."""
+        """Drops a repeat. Asks for the principal again: a former principal may have got the first acknowledgement."""
         _drop(self.context, envelope, offset, REPEATED)
         endpoint = self.conversation.endpoints[TARGET - far.side]
         if self.context.mirrors and endpoint is not None:
             self.context.doubt_principal(self.route(far.side, endpoint.database))
 
     def _end_with_gap(self, far: FarEndpoint) -> None:
-        """Ends both endpoints, because messages that have not come here were acknowledged and are not sent again.
+        """Ends both endpoints: messages that have not come here were acknowledged, so they are not sent again.
 
         A mirror was the principal in between, or an older copy of the state was restored.
         """

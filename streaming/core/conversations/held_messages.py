@@ -49,7 +49,7 @@ class Holding:
             self.conversation.is_view_stale = True
 
     def hold_undecided(self, to: int, decision: routing.Decision) -> None:
-        """Notes that the messages to a side are held because of the decision about their route."""
+        """Notes that the messages to a side are held, for the reason in the decision about their route."""
         number, far = decision.number, self.conversation.far
         text = NO_PRINCIPAL if number is None else NUMBERS[number]
         if number == ROUTE_ASKED_FOR and self.context.questions.has_failed(self.conversation.services[to]):
@@ -103,7 +103,7 @@ class Holding:
     def find_own_service(self, side: int) -> Service | int:
         """Returns an endpoint's own service; if the service is not here, the number of the reason.
 
-        The first service that is found becomes the endpoint's own. A later service of its name does not.
+        The first service that is found becomes the endpoint's own. A later service of the same name does not.
         """
         definitions, endpoint = self.context.definitions, self.conversation.endpoints[side]
         name = self.conversation.services[side]
@@ -140,7 +140,7 @@ def new_endpoint(definitions: Definitions, service: Service, group_id: str) -> E
 
 
 def note_own_service(definitions: Definitions, endpoint: Endpoint, service: Service) -> None:
-    """Notes that a service is an endpoint's own, and the broker instance that the endpoint names as its own."""
+    """Notes an endpoint's own service, and the broker instance that the endpoint names as its own."""
     endpoint.service_created = service.created
     if endpoint.broker_instance is None:
         endpoint.broker_instance = broker_instance_of(definitions, endpoint.database)

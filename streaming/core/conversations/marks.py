@@ -9,7 +9,7 @@ So after the record with number n, a record has one of these verdicts:
     higher, first <= n + 1     was left by a failed attempt that lost earlier records; it comes again
     first > n + 1              records are lost for good: the partition stops
     other `ends` for the same `first`     two routers have decided differently: the partition stops
-    a new number in a batch that is neither n's nor begins after n     as before: the partition stops
+    a new number in a batch that is not n's and begins at n or before     the partition stops, too
 
 Once a generation has been seen, records of lower generations are refused. A new generation begins with number 1.
 """

@@ -6,7 +6,7 @@ last known principal is outdated and gets nothing. While no address has the prin
 addresses are asked again every 10 s. Both are also asked when the principal cannot be reached.
 
 If the principal does not acknowledge messages in time, it is asked again for its role. Every 5 minutes at most, the
-other address is asked too: it may have a new principal, of which an old principal without a router does not learn.
+other address is asked too. It may have a new principal, about which an old principal without a router learns nothing.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -67,7 +67,7 @@ class Mirrors:
     """The mirrored pairs that a shard has used. All instants are of the shard's clock."""
 
     def __init__(self, snapshot: Iterable[Sequence[Any]] = ()) -> None:
-        """Restores pairs from the result of `snapshot`, which may have lists for tuples."""
+        """Restores pairs from the result of `snapshot`, which may have lists instead of tuples."""
         self._known: dict[Pair, _Knowledge] = {}
         # Address -> broker instance -> the pairs with both, in the order of their first use.
         self._by_address: dict[str, dict[str, dict[Pair, None]]] = {}

@@ -59,7 +59,7 @@ class Questions:
     """The questions that a shard knows of. All instants are of the shard's clock."""
 
     def __init__(self, snapshot: Iterable[Sequence[Any]] = (), open_: Iterable[Sequence[str]] = ()) -> None:
-        """Restores questions from the results of `snapshot` and `open`, which may have lists for tuples."""
+        """Restores questions from the results of `snapshot` and `open`, which may have lists instead of tuples."""
         self._known: dict[Missing, _Known] = {}
         self._open: dict[Missing, str] = {(database, service): name for database, service, name in open_}
         for database, service, progress, until_ms in snapshot:

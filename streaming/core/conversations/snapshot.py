@@ -161,7 +161,7 @@ def _restore_far(taken: Snapshot, directions: list[Direction]) -> FarEndpoint:
 
 
 def _or_none(instant_ms: int | None) -> int | None:
-    """Returns an instant; None for FOREVER_MS and NEVER_MS, which early builds of format 4 and older formats stored."""
+    """Returns an instant; None for FOREVER_MS and NEVER_MS, which older formats and early builds of format 4 stored."""
     return None if instant_ms is None else instant_or_none(instant_ms)
 
 

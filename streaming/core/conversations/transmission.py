@@ -1,4 +1,4 @@
-"""Sends the messages of a conversation to its far endpoint, which is in another instance, until it acknowledges them.
+"""Sends the messages of a conversation to its far endpoint, in another instance, until that endpoint acknowledges them.
 
 Sending may fail without notice. A message without acknowledgement is sent again after 4 s, then after 8 s, up to 64 s;
 if its route leads elsewhere, at once. If acknowledgements take longer than 2 s, the first wait is twice their time.
@@ -29,7 +29,7 @@ class Transmitting(Holding):
     """A conversation in a batch: the messages to its far endpoint."""
 
     def transmit(self, far: FarEndpoint, *, is_limited: bool) -> bool:
-        """Sends the messages to the far endpoint that have not been sent, or are to be sent again.
+        """Sends the far endpoint the messages that have not been sent, or are to be sent again.
 
         Returns whether the route now leads to this instance, so that nothing was sent.
         """
@@ -95,7 +95,7 @@ class Transmitting(Holding):
         return Unrouted(self.context.now_ms + self.context.settings.max_resend_ms)
 
     def _would_repeat(self, far: FarEndpoint, decision: routing.Decision) -> bool:
-        """Returns whether a message would be sent now that was sent before, but was not acknowledged."""
+        """Returns whether a message that was sent before, but not acknowledged, would be sent now."""
         is_due = far.resend_ms is not None and far.resend_ms <= self.context.now_ms
         waiting = self.conversation.directions[far.side].waiting
         return (is_due or decision.address != far.address) and any(
@@ -247,7 +247,7 @@ class Transmitting(Holding):
             self.nothing_is_held(direction)
 
     def tell_nothing_more(self, far: FarEndpoint, reason: str | None) -> None:
-        """Removes all messages to the far side, also sent messages. This side's end then counts as reported to it."""
+        """Removes all messages to the far side, even sent ones. The far side then counts as told of this side's end."""
         self.drop_to_far(far, reason, is_sent_kept=False)
         far.has_told_end = True
 

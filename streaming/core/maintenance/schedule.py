@@ -19,8 +19,8 @@ class PeriodicTask:
         name: The task's name, as users see it.
         every: The task runs on each notification whose number is a multiple of `every`.
         purpose: The task's purpose, for users.
-        is_counted: Whether the program does the work as soon as an event makes it due, so that the task's turn only
-            counts it.
+        is_counted: Whether the program does the work at once when an event makes it due. The task's turn then only
+            counts the work.
         last_notification: The notification of the last run; 0 before the first run.
         runs: The number of runs, failures included. A turn of a counted task without work is not a run.
         failures: The number of failures.

@@ -13,8 +13,8 @@ class Task(NamedTuple):
         name: The task's name, as users see it.
         every: The task runs on each notification whose number is a multiple of `every`.
         purpose: The task's purpose, for users.
-        is_counted: Whether the program does the work as soon as an event makes it due, so that the task's turn only
-            counts it.
+        is_counted: Whether the program does the work at once when an event makes it due. The task's turn then only
+            counts the work.
     """
 
     name: str

@@ -76,6 +76,6 @@ class GroupPicture:
         return {place: member for member in self.members for place in member.places}
 
     def subscribed(self) -> frozenset[str]:
-        """Returns the topics to which members subscribe, by name or by a pattern, or of which they own partitions."""
+        """Returns the topics to which members subscribe by name or pattern, or whose partitions they own."""
         topics = {topic for member in self.members for topic in member.topics}
         return frozenset(topics | {topic for member in self.members for topic, _ in member.places})

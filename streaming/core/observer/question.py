@@ -1,7 +1,7 @@
 """Answers, without an observer that has watched a group, whether one more reader of the group would have work now.
 
 One look cannot distinguish a backlog from messages that are about to be committed. So further looks find out whether
-the group's members get past the end that each partition had at the first look. If the members do not within the usual
+the group's members get past the end that each partition had at the first look. If they have not done so after the usual
 time between two commits, messages wait.
 """
 

@@ -106,7 +106,7 @@ def without_members(waiting: list[Waiting], is_tested: bool) -> Verdict:
     """Decides for a group without members.
 
     Args:
-        waiting: The partitions with a backlog that is not a phantom, as far as that could be tested.
+        waiting: The partitions with a backlog, except backlogs found to be phantoms.
         is_tested: Whether the backlog could be tested.
     """
     if not waiting:

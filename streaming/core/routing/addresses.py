@@ -21,7 +21,7 @@ _NETWORK = re.compile(
 
 @lru_cache(maxsize=20_000)
 def normal_form(address: str) -> str | None:
-    """Returns a network address in the form in which equal addresses are the same text; None if it is not an address.
+    """Returns a network address in its normal form, so that equal addresses are equal texts; None: it is no address.
 
     Scheme and host are in lower case, the port is without leading zeros, and a prefix is as it was.
     """

@@ -59,7 +59,7 @@ class Explanation:
         self._add("sender", f"database {database} is missing, disabled or a mirror: no table is matched")
 
     def reply(self, database: str, service: Service | None) -> None:
-        """Adds that a message of a target goes straight to the database whose broker instance it names."""
+        """Adds that a message of a target goes straight to the database with the broker instance in the message."""
         there = f"queue {service.queue}" if service is not None else "it has no such service"
         self._add("reply", f"a target's message goes to the broker instance it names, database {database}: {there}")
 

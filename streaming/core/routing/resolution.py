@@ -151,7 +151,7 @@ class _Resolution:
         return back or self._undelivered(number, rule, table)
 
     def _address_of(self, route: Route) -> str | None:
-        """Returns the network address of a route; None if it should be in the service's name, which has no address."""
+        """Returns the network address of a route; None for TRANSPORT if the service's name has no address."""
         if route.address != TRANSPORT:
             return route.address
         named = transport_address(self.conversation.to_service)
