@@ -57,8 +57,8 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
         backoff: The pause after a first crash.
         max_backoff: The longest pause after crashes.
         max_restarts: Restarts in a row after crashes, before the activator gives up.
-        group: A consumer group that reports nothing, which the observer watches, or an fnmatch pattern. None: the
-            readers of the queue report.
+        group: The name, or an fnmatch pattern, of a consumer group that reports nothing and that the observer watches.
+            None: the readers of the queue report.
         topics: The topics that the group reads while it has neither members nor committed offsets.
         offset_reset: The place where its consumers begin in a partition without a committed offset.
         commit_interval: The interval at which its consumers commit. None: the observer measures the interval.
@@ -93,7 +93,7 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
     anchor: bool = False
 
     def __post_init__(self) -> None:
-        """Fills in the values that the group decides, and checks all values. Error messages begin with the key."""
+        """Fills in the values that follow from the group, and checks all values. Error messages begin with the key."""
         if (problem := self._wrong_group()) is not None:
             raise ValueError(problem)
         if self.group is not None and not self.queue:
@@ -285,6 +285,6 @@ class Config(Struct, forbid_unknown_fields=True, frozen=True):
         return next((entry for entry in self.programs if entry.watches(group)), None)
 
     def program_for(self, queue: str) -> tuple[ProgramEntry | None, str | None]:
-        """Returns the entry for a queue, and why it starts nothing for this name. Each is None if there is none."""
+        """Returns the entry for a queue, and the reason why it starts nothing for this name. Either may be None."""
         entry = self.entry_for(queue)
         return entry, None if entry is None else entry.refusal(queue)

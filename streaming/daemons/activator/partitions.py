@@ -16,7 +16,7 @@ _TIMEOUT_S = 2.0
 
 
 class QueuePartitions:
-    """The number of partitions of each queue that is a topic which this activator may see."""
+    """The number of partitions of each queue's topic, for topics that this activator may see."""
 
     def __init__(self, admin: Admin, topics: Topics) -> None:
         self._admin = admin

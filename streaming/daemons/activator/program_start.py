@@ -12,7 +12,7 @@ from streaming.system.processes import connection_environment, own_environment
 def start(
     settings: ActivatorSettings, entry: ProgramEntry, queue: str, session_id: str, notification_id: str | None
 ) -> StartedProgram:
-    """Starts a program for a queue, which waits at its gate.
+    """Starts a program for a queue. The program waits at its gate.
 
     Raises:
         OSError: The program cannot be started.

@@ -39,7 +39,7 @@ def log_file_of(template: str | None, state_directory: Path, queue: str) -> Path
     """Returns the file for the output of a queue's programs.
 
     Args:
-        template: The entry's `log_file`, in which slashes of the name are replaced, so that the file stays in its
+        template: The entry's `log_file`, in which slashes of queue names are replaced, so that the file stays in its
             folder. None: a separate file in the state directory, because a user of one terminal could not tell the
             outputs apart.
         state_directory: The activator's state directory.

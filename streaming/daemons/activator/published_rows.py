@@ -62,8 +62,8 @@ class Opened:
 class PublishedRows(MayBeDenied):
     """The rows of this activator. A row is written when it has changed, and again if Kafka did not take it.
 
-    An activator works without the topic and without rights on it. Views then lack its rows, and it tries again after a
-    pause. A thread opens the topic, so that the activator never waits for it.
+    An activator also works if it lacks the topic, or rights on the topic. Views then lack its rows, and the activator
+    tries again after a pause. A thread opens the topic, so that the activator never waits for it.
     """
 
     def __init__(self, cluster: Cluster, place: Place, say: Callable[[str, str], None]) -> None:
@@ -90,11 +90,11 @@ class PublishedRows(MayBeDenied):
 
     @property
     def queues(self) -> Set[str]:
-        """The queues that have a row."""
+        """Returns the queues that have a row."""
         return self._wanted.keys()
 
     def take_found(self) -> Set[str]:
-        """Returns the queues that have a row if the topic has been opened since the last call; else none."""
+        """Returns the queues with a row, if the topic was opened since the last call; otherwise none."""
         is_new, self._is_new = self._is_new, False
         return self.queues if is_new else set()
 
@@ -227,7 +227,7 @@ def opened(cluster: Cluster, place: Place) -> Opened:
 
 
 def _left(cluster: Cluster, place: Place, old: list[ActivatorRow]) -> list[str]:
-    """Returns the keys of those rows whose activators are not members of the group."""
+    """Returns the keys of the rows of activators that are not members of the group."""
     others = [row for row in old if row.activator != place.activator]
     members: set[str | None] = set()
     if others:

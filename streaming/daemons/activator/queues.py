@@ -84,8 +84,8 @@ class Queues:
     def tell_of_others(self, queues: Set[str], step: Step) -> None:
         """Makes new rows for queues of which this activator has no record.
 
-        That a queue has an entry is told of a queue that stands for a consumer group, because another activator may
-        have no entry for it: views say that nobody watches the group if no activator has one.
+        The row of a queue that stands for a consumer group also says that the queue has an entry. Another activator may
+        have none, and views say that no observer watches the group if no activator has an entry.
         """
         for queue in queues - self.records.keys():
             entry, refusal = self.config.current.program_for(queue)
@@ -185,7 +185,7 @@ class Queues:
                 step.note(queue, "nothing received" if row.group is None else "nobody has joined", question)
 
     def _start(self, queue: str, decision: Decision, step: Step) -> None:
-        """Starts a program, which waits at its gate. A failure counts as a crash."""
+        """Starts a program that waits at its gate. A failure to start counts as a crash."""
         entry, session_id = self.config.current.entry_for(queue), decision.session_id
         assert entry is not None and session_id is not None  # noqa: S101, PT018 - a start needs both
         try:
@@ -225,6 +225,6 @@ class Queues:
 
 
 def _without_decisions(state: QueueActivator) -> tuple[str, int | None, int, bool, int, int]:
-    """Returns the fields of a queue's record that may change even if nothing is decided."""
+    """Returns the fields of a queue's record that may change without a decision."""
     count, is_vain = state.exits_without_receive, state.nobody_joined
     return state.entry, state.partitions, count, is_vain, state.unanswered_ms, state.last_run_ms

@@ -47,7 +47,7 @@ class Rows:
         return row
 
     def add(self, step: Step, queues: Mapping[str, QueueRecord], pids: Mapping[str, int]) -> None:
-        """Adds the rows of the queues that a step has changed to the rows that the step publishes. See `of`."""
+        """Adds the rows of a step's `changed` and `told` queues to the rows that the step publishes. See `of`."""
         for queue in step.changed | step.told:
             step.rows[queue] = self.of(queue, queues[queue], pids, step.now_ms)
 

@@ -2,7 +2,7 @@
 
 Each step decides in memory, records its decisions in one transaction, and only then acts: it opens the gates of started
 programs, then lets the consumer group's offsets be committed. After a kill at any instant, the activator therefore
-finds each program that ran in its records, and receives each unrecorded notification again.
+finds in its records each program that ran, and receives each unrecorded notification again.
 """
 
 import os

@@ -77,7 +77,7 @@ def read_status(directory: Path, now_ms: int) -> Status:
 
 
 def _queue_status(row: ActivatorRow) -> Status:
-    """Returns a row as in queue-activators, with the keys `running` and `pids`, which are older than `programs`."""
+    """Returns a row as in queue-activators, with the older keys `running` and `pids` besides `programs`."""
     fields: Status = msgspec.to_builtins(row)
     return {**fields, "running": len(row.programs), "pids": [program.pid for program in row.programs]}
 

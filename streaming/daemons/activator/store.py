@@ -82,7 +82,7 @@ class About:
 
     Attributes:
         instance_id: Identifies the activator in its consumer group after a restart.
-        salt: Key of the digests of secrets, which makes them useless elsewhere.
+        salt: The key of the digests of secrets. It makes the digests useless elsewhere.
         pid: Its process id.
         since_ms: The time of its start.
         seen_ms: The time at which it last saved its status.
@@ -92,7 +92,7 @@ class About:
         passed_over: Number of records since the start that could not be decoded.
         without_entry: Queues that got a notification since the start, and have no entry in the config.
         group_id: Its consumer group.
-        directory: Its working directory, which relative names of log files begin with; empty if it is not UTF-8.
+        directory: Its working directory, the base of relative names of log files; empty if it is not UTF-8.
         host: The name of its machine; empty if an older version has written the record.
     """
 

@@ -22,7 +22,7 @@ def where(row: ActivatorRow) -> str:
 
 
 def programs(row: ActivatorRow, *, is_past: bool = False) -> str:
-    """Returns which programs run for the queue, or ran when an activator that is gone wrote the row (`is_past`)."""
+    """Returns which programs run for the queue, or ran when an ended activator wrote the row (`is_past`)."""
     most = f" (at most {most_of(row)})" if row.max is not None else ""
     run = "ran" if is_past else "runs" if len(row.programs) <= 1 else "run"
     if not row.programs:
@@ -70,7 +70,7 @@ def troubles(row: ActivatorRow, now: str) -> list[str]:
 
 
 def lacking(row: ActivatorRow, *, is_past: bool = False) -> list[str]:
-    """Returns the gap in the config because of which nothing is started for the queue, if there is a gap.
+    """Returns the gap in the config that keeps programs for the queue from being started, if there is a gap.
 
     Args:
         row: The row.
@@ -124,7 +124,7 @@ def _is_another_try(row: ActivatorRow, now: str) -> bool:
 
 
 def in_vain(row: ActivatorRow, now: str) -> Iterator[str]:
-    """Yields the questions about programs that have exited, or run for long, without any work that was seen.
+    """Yields the questions about programs that have exited, or run for long, without visible work.
 
     Args:
         row: The row.
@@ -200,7 +200,7 @@ def _past_of_programs(row: ActivatorRow, at: str) -> Iterator[str]:
 
 
 def without_receive(row: ActivatorRow) -> str:
-    """Returns the question about programs that have exited with success, without any work that was seen."""
+    """Returns the question about programs that have exited with success, but without visible work."""
     if row.group is None:
         return (
             f"{row.exits_without_receive} readers in a row exited without a RECEIVE: does the program report, or is it "
@@ -215,7 +215,7 @@ def without_receive(row: ActivatorRow) -> str:
 
 
 def why_not_expected(row: ActivatorRow) -> str:
-    """Returns why a program of a running activator brings no reader, and what to look at; empty if one may come."""
+    """Returns why a running activator's program brings no reader, and what to look at; empty if a reader may come."""
     runs = f"process {oldest(row).pid} runs, and " if row.programs else ""
     if not row.nobody_joined:
         is_late = runs and row.group is not None and row.unanswered_since is not None

@@ -27,7 +27,7 @@ _IMPORT_TIMEOUT_S = 20.0
 
 
 class CannotStartError(Exception):
-    """A task cannot be started, and another try would not help. The message is the reason."""
+    """A task cannot be started, and another try would not help. The error's text is the reason."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Invocation:
     shows_last_line: bool = True
 
     def output(self, host: str) -> str:
-        """Returns where the program's output is, with its last line if reports may contain it.
+        """Returns where the program's output is, with its last line if reports may contain that line.
 
         Args:
             host: The name of the host that runs it.

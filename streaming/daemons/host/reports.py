@@ -31,7 +31,7 @@ class Reports:
     """Sends reports without waiting for Kafka.
 
     Attributes:
-        is_kafka_away: Whether an outage of Kafka was noticed that has not ended yet.
+        is_kafka_away: Whether a noticed outage of Kafka has not ended yet.
     """
 
     def __init__(self, cluster: Cluster, topic: str, say: Callable[[str], None]) -> None:
@@ -88,7 +88,7 @@ class Reports:
             self._say(f"Kafka cannot be reached ({reason}): tasks keep running, and reports are kept until it is back")
 
     def close(self, timeout_s: float) -> None:
-        """Waits for delivery while Kafka takes reports, up to `timeout_s`, and logs how many it has not taken."""
+        """Waits for delivery while Kafka takes reports, up to `timeout_s`, and logs how many are left."""
         deadline_s = time.monotonic() + timeout_s
         before, undelivered = self._reporter.unanswered() + 1, self._reporter.unanswered()
         while undelivered < before and time.monotonic() < deadline_s:

@@ -1,4 +1,4 @@
-"""A host's share of queue-tasks, the tasks to start. One host takes each task, once.
+"""A host's share of queue-tasks, the tasks to start. Each task goes to only one host, once.
 
 The hosts are one consumer group. `Taking` commits the offsets of taken records in Kafka transactions; this module
 commits nothing.

@@ -205,7 +205,7 @@ class TaskHost:
             Thread(target=self._check_functions, name="check of functions", daemon=True).start()
 
     def _check_functions(self) -> None:
-        """Logs at once which functions cannot be run. Otherwise only the first task of each would fail."""
+        """Logs at once which functions cannot be run. Otherwise, only the first task of each would show the fault."""
         for procedure in self._config.current.procedures:
             problem = import_problem(procedure, self._connection)
             if problem is not None:
@@ -318,7 +318,7 @@ class TaskHost:
         self._tell(TaskChange(TaskEvent.EXITED, task, hosted.process.pid, exit_code, interrupted=is_stopped))
 
     def _fail(self, task: StartActivatedTask, reason: str, *, interrupted: bool = False) -> None:
-        """Reports that a task that was taken has failed to start; `interrupted`: because this host is being stopped."""
+        """Reports that a taken task has failed to start. `interrupted`: because this host is being stopped."""
         self._reports.send(TaskFailedToStart(task.queue, task.task_id, reason=reason, interrupted=interrupted))
         self._free(task)
         self._tell(TaskChange(TaskEvent.FAILED_TO_START, task, reason=reason))

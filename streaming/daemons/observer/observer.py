@@ -1,7 +1,7 @@
 """The observer: looks at consumer groups that report nothing, and reports whether their next reader would have work.
 
 Each report contains the whole state of a group. So a killed observer loses nothing, and two observers invent nothing.
-The silence of an observer is an unknown answer.
+While an observer is silent, the answer is unknown.
 """
 
 import time

@@ -35,7 +35,7 @@ class Watched:
 
     @property
     def is_active(self) -> bool:
-        """Returns whether the group has members or messages, or is not known well enough."""
+        """Returns whether the group has members or messages, or too little is known about it."""
         return self.found is None or bool(self.found.members or self.found.waiting) or self.is_unknown
 
     @property

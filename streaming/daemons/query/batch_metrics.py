@@ -30,7 +30,7 @@ class Batches:
 
         Args:
             prefix: The beginning of the metrics' names.
-            sources: A topic of each source that is counted under a name -> the name.
+            sources: One topic of each source that is counted by name -> the source's name.
             registry: The registry.
         """
         self.last_committed_s: float | None = None

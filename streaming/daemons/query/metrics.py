@@ -45,8 +45,8 @@ class Measured:
     """The topics that the metrics of a query report.
 
     Attributes:
-        prefix: The topic prefix, which no label has.
-        sources: A topic of each source that is counted under a name -> the name.
+        prefix: The topic prefix, which all labels leave out.
+        sources: One topic of each source that is counted by name -> the source's name.
         inputs: The topics that the query reads.
         outputs: The topics whose records are counted.
         views: The topics of the views that the metrics follow.

@@ -1,7 +1,7 @@
 """Looks before a start for other programs on the same topics that are processes of this machine.
 
-Such a program does not end by itself, so a newcomer is refused after a short wait. A newcomer is also refused beside a
-`run` that starts, because Kafka does not know the programs of that `run` yet. `SoleProgram` finds out whether programs
+Such a program does not end by itself, so a newcomer is refused after a short wait. A newcomer is also refused while a
+`run` starts, because Kafka does not know the programs of that `run` yet. `SoleProgram` finds out whether programs
 on other machines run.
 """
 
@@ -34,7 +34,7 @@ def await_ends(
         topic_prefix: The topic prefix.
         kinds: The kinds.
         say: Called with a line about the program whose end is awaited.
-        file: The full name of the activator's file of the newcomer; None if it has none.
+        file: The full name of the newcomer's activator file; None if the newcomer has none.
 
     Raises:
         UserError: Such a program does not end, or a `run` is about to start such a program.
@@ -62,7 +62,7 @@ def await_ends(
 def refuse_beside_start(servers: str, topic_prefix: str, programs: Iterable[str], file: str | None) -> None:
     """Raises UserError if another `run` of this user is about to start one of these programs on the same topics.
 
-    `file` is the full name of the activator's file of the newcomer; None if it has none.
+    `file` is the full name of the newcomer's activator file; None if the newcomer has none.
     """
     run = runs.last(servers, topic_prefix)
     if run is None or not run.is_starting or run.process.pid == os.getpid() or not {*programs} & {*run.programs}:
@@ -74,7 +74,7 @@ def refuse_beside_start(servers: str, topic_prefix: str, programs: Iterable[str]
 
 
 def _of_files(run: Run | None, file: str | None) -> str:
-    """Returns the sentence about the files of a `run` that works and of the newcomer; empty if neither has one.
+    """Returns the sentence about the files of a working `run` and of the newcomer; empty if neither has a file.
 
     Args:
         run: The `run`; None if it is not known.

@@ -87,7 +87,7 @@ class QueryRun:
         start: Starts the query.
         is_ready: Returns whether the query is ready; called several times a second until then.
         look: Called several times a second.
-        say: Prints a line. `run` replaces it, and recognizes the line that says that the program is ready.
+        say: Prints a line. `run` replaces `say`, and recognizes the line that announces readiness.
     """
 
     kind: Kind

@@ -287,8 +287,8 @@ class SoleProgram:
         """Returns whether this program still has its place, although Kafka has fenced the program's member.
 
         After an outage the member joins again, with another id. A commit that the outage has delayed still has the
-        former id. So Kafka takes the commit for that of a member which another program has replaced. For a moment the
-        group may know the new id when the member does not know it yet.
+        former id. So Kafka treats it like a commit of a member that another program has replaced. For a moment, the
+        group may know the new id before the member does.
         """
         end_s = time.monotonic() + _NEW_ID_TIMEOUT_S
         while not self._is_stopped.wait(_POLL_INTERVAL_S):

@@ -1,4 +1,4 @@
-"""Restores a router whose checkpoint is lost. An older copy of the checkpoint saves more conversations.
+"""Restores a router whose checkpoint is lost. With an older copy of the checkpoint, more conversations survive.
 
 The last router may have decided more than the copy says. So the new checkpoint begins after all records that the last
 router has read. Each conversation that may have gone on since the copy ends with an Error to both sides. Without a
@@ -184,7 +184,7 @@ def _of(traces: Traces, topics: Topics, topic: str) -> Mapping[str, int]:
 
 
 def _ends(traces: Traces, copy: Copy | None, topics: Topics, number: int) -> tuple[int, int]:
-    """Returns the ends of service-messages and service-incoming that routers have read, in a partition."""
+    """Returns the offsets up to which routers have read a partition of service-messages and service-incoming."""
     found = []
     for topic in (topics.service_messages, topics.service_incoming):
         seen = _of(traces, topics, topic).get(str(number), 0)
@@ -226,7 +226,7 @@ def _said_since(
         cluster: The Kafka cluster.
         topic: The topic of messages.
         read: Partition -> the offset up to which the copy has read.
-        ends: The ends of service-messages and service-incoming that routers have read, for each partition.
+        ends: The offsets up to which routers have read service-messages and service-incoming, for each partition.
     """
     found: list[dict[str, Suspect]] = [{} for _ in ends]
     begins = {number: read.get(str(number), 0) for number in range(len(ends))}
@@ -285,7 +285,7 @@ def _viewed_conversations(cluster: Cluster, topics: Topics) -> dict[str, tuple[i
 
 
 def _closed(name: str) -> Suspect:
-    """Returns a conversation whose sides need no message about its end, unless the conversation is in the copy."""
+    """Returns a suspect conversation whose sides are told of its end only if the copy contains the conversation."""
     return Suspect(name, ("", ""), (None, None), (name, name))
 
 

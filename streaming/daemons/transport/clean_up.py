@@ -71,7 +71,7 @@ class CleanUps:
         return len(failed)
 
     def _delete_decisions(self, number: int, decided_ms: int, limit: int) -> None:
-        """Asks Kafka for the first decision from an instant on. Deletes the decisions before it and before a limit."""
+        """Asks Kafka for the first decision from an instant on. Deletes the decisions before it, up to `limit`."""
         place = TopicPartition(self._topics.service_decisions, number)
         spec = {place: OffsetSpec.for_timestamp(decided_ms)}
         self._request(

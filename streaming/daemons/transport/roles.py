@@ -2,7 +2,7 @@
 
 An instance answers through its topic service-definitions. A separate thread reads each address, so an address that does
 not answer delays no other. An address that rests after a failed connection is not asked. An address that could not be
-read rests for the same time, unless a connection to it succeeds. Such a failure is reported to the router, which asks
+read rests for the same time, unless a connection to it succeeds. The failure is reported to the router, which asks
 again later.
 """
 
@@ -96,7 +96,7 @@ class RoleAsker:
 
 
 def read_roles(cluster: Cluster, prefix: str) -> Mapping[str, tuple[MirroringRole, int]]:
-    """Returns the roles and their epochs of an instance's databases whose broker is enabled, by broker instance.
+    """Returns broker instance -> role and epoch, for an instance's databases whose broker is enabled.
 
     Raises:
         UserError: The instance cannot be reached, or does not let this client read.
