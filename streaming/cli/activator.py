@@ -134,7 +134,7 @@ def _state_directory(context: typer.Context, given: Path) -> Path:
 
 
 def _how_to_start(state_directory: Path, file: str, run: Run | None) -> str:
-    """Returns the advice that starts an activator again. Its state directory does not say where Kafka is.
+    """Returns advice on starting an activator again. The state directory does not say where Kafka is.
 
     Args:
         state_directory: Its state directory.

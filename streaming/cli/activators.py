@@ -36,9 +36,9 @@ class Told:
         row: Its row.
         is_running: Whether the activator runs; None: this user may not see that.
         at_ms: When it wrote the row.
-        start: The advice that starts the activator, if it does not run.
+        start: Advice on starting the activator, if it does not run.
         is_excused: Whether its absence is not a fault of the queue: a `run` is about to start the activator, or another
-            sentence tells the absence.
+            sentence reports the absence.
     """
 
     row: ActivatorRow
@@ -119,7 +119,7 @@ class Told:
         return [f"{words.where(row)}, entry {row.entry}", words.programs(row), *words.limits(row), *last, *why]
 
     def as_json(self) -> dict[str, Any]:
-        """Returns all that is known, as plain values."""
+        """Returns all known facts as plain values."""
         return {**msgspec.to_builtins(self.row), "is_running": self.is_running, "why": self.why()}
 
 
@@ -205,12 +205,12 @@ def entry_here(queue: str, file: str | None) -> str:
 
 
 def excused(told: Mapping[str, Sequence[Told]], groups: Collection[str] | None = None) -> dict[str, list[Told]]:
-    """Returns the rows again, with the activators whose absence is not a fault of the queue marked.
+    """Returns the rows, each marked if the absence of its activator is not a fault of the queue.
 
     Args:
         told: Queue -> the rows about the queue.
-        groups: The consumer groups of activators whose absence another sentence tells: an activator without an entry
-            for the queue would not help. None: a `run` is about to start them all.
+        groups: The consumer groups of activators whose absence another sentence reports. Rows without an entry for the
+            queue stay unmarked, because their activators would not help. None: a `run` is about to start them all.
     """
 
     def is_excused(each: Told) -> bool:
@@ -296,7 +296,7 @@ def of_interest(kafka: Cluster, topics: Topics, monitors: Iterable[Mapping[str, 
 def problems(
     kafka: Cluster, topics: Topics, monitors: Iterable[Mapping[str, Any]], told: Mapping[str, Sequence[Told]]
 ) -> list[str]:
-    """Returns a line for each fault of activators, with the queues that wait for a reader because of this fault.
+    """Returns a line for each fault of activators, with the queues that therefore wait for a reader.
 
     Args:
         kafka: The Kafka cluster.

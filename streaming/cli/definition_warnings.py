@@ -1,4 +1,4 @@
-"""Warns of definitions of queues because of which tasks are not started or cannot receive."""
+"""Warns of queue definitions that keep tasks from being started or from receiving."""
 
 from collections.abc import Sequence
 from contextlib import suppress

@@ -49,7 +49,7 @@ class MissingTopic:
 
 
 def removed(view: Iterable[dict[str, Any]], told: Mapping[str, Sequence[Told]]) -> list[dict[str, Any]]:
-    """Returns the rows of the queues of consumer groups for which no entry is left, and that no observer reports.
+    """Returns the rows of queues of consumer groups that no entry names any more and no observer reports.
 
     An activator has a row without an entry for each such queue. An activator without a row may have an entry with a
     pattern.
@@ -120,7 +120,7 @@ def of_groups(told: Mapping[str, Sequence[Told]]) -> list[ActivatorRow]:
 
 
 def missing_topics(kafka: Cluster, topics: Topics, told: Mapping[str, Sequence[Told]]) -> list[MissingTopic]:
-    """Returns the topics that entries for consumer groups name and that do not exist.
+    """Returns the missing topics that entries for consumer groups name.
 
     Raises:
         UserError: Kafka cannot be reached, or denies access.

@@ -1,4 +1,4 @@
-"""The command `groups`: would one more reader of a consumer group have work?"""
+"""The command `groups`: says whether one more reader of a consumer group would have work."""
 
 import json
 import sys
@@ -79,7 +79,7 @@ def groups(
 
 
 def _essence(finding: "Finding") -> tuple[Any, ...]:
-    """Returns the values whose change --watch prints. Numbers of messages change all the time."""
+    """Returns the values whose changes --watch prints. Numbers of messages are left out: they change all the time."""
     verdict = finding.answer.verdict
     return finding.state, finding.members, verdict.one_more
 

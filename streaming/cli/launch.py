@@ -17,7 +17,7 @@ _taking: "ContextVar[list[QueryProgram] | None]" = ContextVar("taking", default=
 
 
 def launch(program: "QueryProgram") -> None:
-    """Runs the program of a command until it ends, and exits with its code; or hands it to `program_of`."""
+    """Runs the program of a command until it ends, and exits with its code; or hands the program to `program_of`."""
     from streaming.daemons.query import application
 
     taken = _taking.get()

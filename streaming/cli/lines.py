@@ -18,7 +18,7 @@ _watched: ContextVar[list[str] | None] = ContextVar("watched", default=None)
 
 
 def noted() -> AbstractContextManager[list[str]]:
-    """Yields the list of lines for the standard error. The block prints none of them."""
+    """Yields a list that collects the block's lines for the standard error. They are not printed."""
     return _collected(_noted)
 
 

@@ -8,7 +8,7 @@ _MOST = 3
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Returns a question with known names that begin with a name or are similar; empty if there are none.
+    """Returns a question with the known names that begin with a name or resemble it; empty if there are none.
 
     Args:
         name: The unknown name.

@@ -39,7 +39,7 @@ def observed(
 
 
 def needs_host(row: Mapping[str, Any]) -> bool:
-    """Returns whether a host runs the tasks of a queue, by its row of the monitors view."""
+    """Returns whether the tasks of a queue need a host, by the queue's row of the monitors view."""
     return row["max_queue_readers"] is not None and bool(row.get("is_activation_enabled", True))
 
 

@@ -78,7 +78,7 @@ def meaning(state: str, *, is_now: bool) -> str:
 
 
 def _meaning(state: str, rows: list[dict[str, Any]], present: Present) -> str:
-    """Returns the meaning of a state for the rows with that state, of which some may be old."""
+    """Returns the meaning of a state for the rows with that state. Some of the rows may be old."""
     are_late = {is_late(row, present) for row in rows if _state(row, present) == state}
     now, past = (meaning(state, is_now=present.monitor and is_now) for is_now in (True, False))
     if are_late == {True, False} and now != past:
@@ -178,7 +178,7 @@ def _narrow_table(rows: list[dict[str, Any]], present: Present) -> RecordTable:
 
 
 def _state(row: dict[str, Any], present: Present) -> str:
-    """Returns the name of the state. That of a queue that nobody watches is of another time."""
+    """Returns the name of the state. The row of a queue that is no longer watched has an outdated state."""
     return _UNWATCHED if row["queue"] in present.unwatched else state_name(row)
 
 

@@ -1,6 +1,6 @@
-"""Groups of options: a parameter of a command whose type is a dataclass stands for an option for each of its fields.
+"""Groups of options. If the type of a command's parameter is a dataclass, each field of the dataclass is an option.
 
-The fields are declared as parameters of commands are: a type that is annotated with an option, and a default.
+Fields are declared like the parameters of commands: a type that is annotated with an option, and a default.
 """
 
 import inspect

@@ -38,7 +38,7 @@ def _note(context: typer.Context, parameter: typer.CallbackParam, value: Any) ->
 
 
 def part_of_definition(name: str, help_text: str, **more: Any) -> Any:
-    """Returns an option of a definition. It has no environment variable, which would apply to all definitions."""
+    """Returns an option of a definition. It has no environment variable: a variable would apply to all definitions."""
     return typer.Option(name, help=help_text, **more)
 
 
@@ -151,7 +151,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object per li
 
 
 def confirm(question: str) -> None:
-    """Asks for a confirmation, unless the user has given --yes; ends the command without a confirmation.
+    """Asks for a confirmation, unless the user has given --yes. Ends the command if the user does not confirm.
 
     Raises:
         UserError: There is no terminal to ask on.

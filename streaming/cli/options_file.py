@@ -1,6 +1,6 @@
 """Reads the file of `queue-activation --config FILE COMMAND`, which has options for commands.
 
-A key at the top sets the option of that name for every command that has it; a table is for one command:
+A key at the top sets the option of that name for every command with that option. A table is for one command:
 
     bootstrap-servers = "kafka-1:9092"
 

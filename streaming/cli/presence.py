@@ -74,7 +74,7 @@ def look(
     *,
     has_tasks: bool = False,
 ) -> Present:
-    """Returns which programs run, of those that rows need. Says on the standard error which programs are missing.
+    """Returns which of the programs that rows need are running. Says on the standard error which are missing.
 
     Args:
         kafka: The cluster.

@@ -1,4 +1,4 @@
-"""The programs that run, of those on which a view depends."""
+"""The programs on which a view depends, as far as they run."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ class Present:
         gone: The reason why no monitor keeps the view up to date, as a sentence without its period.
         as_of_ms: The instant to which the view is up to date; None if it is not known.
         stopping: The names of the hosts that are stopping. They only end their tasks.
-        unwatched: The queues that stand for consumer groups which no entry of an activator's file names any more.
+        unwatched: The queues of consumer groups that no entry of an activator's file names any more.
     """
 
     monitor: bool = True

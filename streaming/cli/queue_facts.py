@@ -1,4 +1,4 @@
-"""Collects all that is known about a queue from the records of commands, of the monitor and of readers."""
+"""Collects all known facts about a queue from the records of commands, of the monitor and of readers."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -41,7 +41,7 @@ _LAST_ACTIVATIONS = 5
 
 @dataclass
 class QueueFacts:
-    """All that is known about a queue.
+    """All known facts about a queue.
 
     Attributes:
         name: The queue's name.
@@ -127,7 +127,7 @@ class QueueFacts:
 
 
 def find(cluster: Cluster, topics: Topics, queue: str) -> QueueFacts:
-    """Reads all that is known about a queue, but not the backlog of its consumer group, which may take seconds.
+    """Reads all known facts about a queue, except the backlog of its consumer group, because that may take seconds.
 
     Raises:
         UserError: Kafka cannot be reached or denies access, or the monitor's topics are missing.
@@ -165,7 +165,7 @@ def up_to(row: Mapping[str, Any], activations: list[Activation]) -> list[Activat
 
 
 def look_around(cluster: Cluster, topics: Topics, facts: QueueFacts, *, as_json: bool) -> None:
-    """Adds the programs that run, of those that a queue needs. Says the age of its row, and which programs are missing.
+    """Adds which of the programs that a queue needs are running. Says how old its row is, and which are missing.
 
     Raises:
         UserError: Kafka cannot be reached or denies access.
@@ -178,7 +178,7 @@ def look_around(cluster: Cluster, topics: Topics, facts: QueueFacts, *, as_json:
 
 
 def ask_for_activators(cluster: Cluster, topics: Topics, facts: QueueFacts) -> None:
-    """Adds the advice that starts an activator, if no activator runs. Call it last, so that no advice comes twice."""
+    """Adds advice on starting an activator, if no activator runs. Call it last, so that no advice comes twice."""
     facts.activators = activators.with_starts(cluster, topics, {facts.name: facts.activators})[facts.name]
     definition = facts.definition
     if not facts.activators and (definition is None or definition.notifications):

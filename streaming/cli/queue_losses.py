@@ -1,4 +1,4 @@
-"""Warns of messages that no reader would read any more when a queue is dropped or created."""
+"""Warns of messages that no reader would read once a queue is dropped or created."""
 
 from itertools import islice
 
@@ -21,7 +21,7 @@ _MOST_COUNTED = 1_000
 
 
 def ask(kafka: Cluster, topics: Topics, queue: str, *, with_topic: bool, yes: bool) -> None:
-    """Names the services of a queue that is to be dropped, and asks if messages are unread, as far as is known.
+    """Names the services of a queue to be dropped. Asks for a confirmation if messages are, or may be, unread.
 
     Args:
         kafka: The cluster.

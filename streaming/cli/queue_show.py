@@ -74,7 +74,7 @@ def _situation(facts: QueueFacts) -> Situation | None:
 
 
 def as_json(facts: QueueFacts) -> dict[str, Any]:
-    """Returns all that is known, as plain values."""
+    """Returns all known facts as plain values."""
     return {
         "queue": facts.name,
         "partitions": facts.partitions,
@@ -113,13 +113,13 @@ def _definition(definition: QueueDefinition) -> dict[str, Any]:
 
 
 def show(facts: QueueFacts) -> RenderableType:
-    """Returns all that is known, for people."""
+    """Returns all known facts for people."""
     fields = Fields((name, Text(printable_lines(lines or ["none"]))) for name, lines in sections(facts).items())
     return Group(Sentence(facts.name, "bold"), fields)
 
 
 def sections(facts: QueueFacts) -> dict[str, list[str]]:
-    """Returns all that is known as lines, by their heading."""
+    """Returns all known facts as lines, by heading."""
     return {
         "state": _state(facts),
         **({} if facts.group is None else {"group": facts.group.lines(), "topics": facts.group.topic_lines()}),

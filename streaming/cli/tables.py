@@ -132,9 +132,9 @@ def read_tasks(kafka: Cluster, topics: Topics) -> list[dict[str, Any]]:
 
 
 def row_decoder(decoder: msgspec.json.Decoder[Any]) -> Callable[[Message], tuple[str, dict[str, Any] | None]]:
-    """Returns the function that returns the key and the row of a record of a view, whose fields the decoder checks.
+    """Returns a function that decodes a record of a view to its key and row. `decoder` checks the fields.
 
-    The row has all fields, since a newer monitor may have written more; it is None for a tombstone.
+    The row has all fields, even those that only a newer monitor writes. It is None for a tombstone.
     """
 
     def decode_row(message: Message) -> tuple[str, dict[str, Any] | None]:

@@ -87,7 +87,7 @@ class Filters:
     )
 
     def selection(self, conversation: str | None = None) -> "Selection":
-        """Returns the endpoints that are picked, of one conversation or of all."""
+        """Returns the conditions that pick endpoints, of one conversation or of all."""
         from streaming.cli.conversations import views
 
         return views.Selection(

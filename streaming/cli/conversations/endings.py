@@ -199,7 +199,7 @@ def report(outcome: Outcome, timeout: Duration, absent: str | None) -> int:
     Args:
         outcome: The outcome.
         timeout: The time for which the command has waited.
-        absent: The sentence that says that no router runs, so that the command has not waited; None: a router runs.
+        absent: The sentence that no router runs. The command has then not waited. None: a router runs.
     """
     for key, reason in [*outcome.refused.items()][:_MAX_LINES]:
         say(f"{key}: refused, {reason}", err=True)

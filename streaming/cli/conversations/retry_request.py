@@ -1,4 +1,4 @@
-"""The request that the router decides about held messages of a conversation now, and the wait for the result."""
+"""Asks the router to decide now about the held messages of a conversation, and waits for the result."""
 
 import time
 from collections.abc import Mapping

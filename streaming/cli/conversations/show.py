@@ -99,7 +99,7 @@ class ConversationFacts:
 
 
 def _text(lines: Iterable[str]) -> Text:
-    """Returns lines in which characters that a terminal would obey are escaped."""
+    """Returns lines, with escapes for the characters that a terminal would obey."""
     return Text("\n".join(map(printable, lines)))
 
 

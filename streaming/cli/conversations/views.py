@@ -75,7 +75,7 @@ class Selection:
 
 
 def idle_before(now_ms: int, idle_ms: int) -> str:
-    """Returns the latest time of a last statement, as a view shows it, that is certainly `idle_ms` ago."""
+    """Returns the latest time that a view shows for a last statement that is certainly `idle_ms` old."""
     return iso_time(max(0, now_ms - idle_ms - SPOKEN_STEP_MS))
 
 
@@ -120,7 +120,7 @@ def read_endpoints(kafka: Cluster, topics: Topics, selection: Selection) -> View
 
 
 def identified(kafka: Cluster, topics: Topics, given: str) -> str:
-    """Returns the only identifier of a conversation that begins with a text, or the text without such an identifier.
+    """Returns the only identifier of a conversation that begins with a text; the text itself if there is none.
 
     Raises:
         UserError: Several identifiers begin with the text; Kafka cannot be reached or denies access, or a topic is
@@ -133,7 +133,7 @@ def identified(kafka: Cluster, topics: Topics, given: str) -> str:
 
 
 def the_one(given: str, identifiers: Iterable[str]) -> str:
-    """Returns the only identifier that begins with a text, or the text without one; raises UserError for several."""
+    """Returns the only identifier that begins with a text; without one, the text. Raises UserError for several."""
     found = sorted(each for each in identifiers if given and each.startswith(given))
     if given in found or not found:
         return given
@@ -144,7 +144,7 @@ def the_one(given: str, identifiers: Iterable[str]) -> str:
 
 
 def read_transmissions(kafka: Cluster, topics: Topics, conversation_id: str | None = None) -> list[Transmission]:
-    """Returns held messages, oldest first; with a conversation, at least its messages.
+    """Returns held messages, oldest first: all, or at least those of a given conversation.
 
     Raises:
         UserError: Kafka cannot be reached or denies access, or a topic is missing.

@@ -23,7 +23,7 @@ _decoder = msgspec.json.Decoder(StartActivatedTask)
 
 @dataclass(frozen=True)
 class Activated:
-    """An activation of a queue, or that the queue was set OFF.
+    """An activation of a queue, or the event that the queue was set OFF.
 
     Attributes:
         queue: The queue.

@@ -57,7 +57,7 @@ def waiting(done: Mapping[int, int], firsts: Sequence[int], ends: Sequence[int])
 
     Args:
         done: Partition -> the next offset of the program; empty: the program has written no position.
-        firsts: The first offset of each partition, which counts as the position where the program has written none.
+        firsts: The first offset of each partition. It counts as the position if the program has written none there.
         ends: The end of each partition.
     """
     if not done:
@@ -73,7 +73,7 @@ def _of_program(kafka: Cluster, program: str, names: list[str], of_places: str, 
         kafka: The cluster.
         program: The program.
         names: The topics.
-        of_places: The topic that has the program's positions, or from which the positions are computed.
+        of_places: The topic with the program's positions, or with the data from which they are computed.
         places: Returns the positions, given the number of partitions of each topic.
     """
     admin = Admin(kafka)

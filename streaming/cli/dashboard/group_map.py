@@ -94,7 +94,7 @@ class _Watched:
         self._answered: tuple[float, Finding] | None = None
 
     def look(self) -> Finding:
-        """Returns the result of a look now; while its answer is unknown, the last known answer for a short time."""
+        """Looks, and returns the result. An unknown answer is replaced by the last known answer for a short time."""
         self.looked_s = now_s = time.monotonic()
         if now_s - self._began_s >= _ANEW_S:
             self.survey.begin()

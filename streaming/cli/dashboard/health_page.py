@@ -41,10 +41,10 @@ class HealthPage:
         return Page("Health", parts)
 
     def fault_count(self) -> int:
-        """Returns the number of faults that this page has found lately; otherwise 1 if no monitor runs, or 0.
+        """Returns the number of faults that this page found lately. Without a result: 1 without a monitor, else 0.
 
-        Other pages do not search: each outage of Kafka would meet a search, and its time-outs may make librdkafka abort
-        the process.
+        Other pages do not search. Otherwise, a search would run in each outage of Kafka, and its time-outs may make
+        librdkafka abort the process.
         """
         if (answer := self._faults.last("faults")) is not None:
             return len(answer.found)

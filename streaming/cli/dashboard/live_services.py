@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 
 class BoundedRows(LatestRows[Row]):
-    """The last row of each key, for the first keys up to a number.
+    """The last row of each key. Only the first keys have rows, up to a number.
 
     Attributes:
         is_full: Whether there are, or were, more keys.
@@ -114,7 +114,7 @@ class LiveServices:
         contact: The contact with Kafka.
         version: A number that grows with each record.
         problem: Why nothing is read at present, and what to do; empty if all is well.
-        unused: The sentence about missing topics of services; empty if they exist, or that is not known.
+        unused: The sentence about missing topics of services; empty if they exist, or if this is not known.
         addresses: The addresses of this instance, as routes name them.
         has_router: Whether a router runs; None: not known.
     """

@@ -87,7 +87,7 @@ class QueuePages:
         }
 
     def queue(self, query: QueryParams) -> Page:
-        """Returns the page of one queue: why a reader is or is not started now, the timeline, and all that is known."""
+        """Returns the page of one queue: why a reader is or is not started now, the timeline, and all known facts."""
         name, period = query.get("name", ""), query.get("period", _DEFAULT_PERIOD)
         period = period if period in _PERIODS_S else _DEFAULT_PERIOD
         if not name:

@@ -180,7 +180,7 @@ class ProgramPages:
 
 
 def _rows(kafka: Cluster, topics: Topics) -> tuple[list[ProgramRow], list[str]]:
-    """Returns the rows of programs that run, and the sentences about programs that have left a row."""
+    """Returns the rows of programs that run, and the sentences about programs that are gone but have left a row."""
     rows = maintenance.read(kafka, topics)
     gone = maintenance.gone(rows, partial(own_programs.how_to_start, kafka, topics))
     return [row for row in rows if not maintenance.is_gone(row)], gone

@@ -112,7 +112,7 @@ class Entry:
         path: Its path. The template `about.html` explains the page at this path.
         build: Builds the page.
         name: Its name in the navigation; empty: only other pages link the page.
-        under: The path of the page in the navigation to which a page without a name belongs.
+        under: For a page without a name: the path of the page in the navigation to which it belongs.
         needs_monitor: Whether the page is old without a monitor, and does not say itself that no monitor runs.
     """
 
@@ -253,7 +253,7 @@ class Dashboard:
 
 
 class _Guard:
-    """Adds the headers of safety to each answer, and asks users for the token if a token is set."""
+    """Adds security headers to each answer, and asks users for the token if a token is set."""
 
     def __init__(self, app: ASGIApp, token: str | None, is_secure: bool) -> None:
         self._app = app

@@ -87,7 +87,7 @@ class Timeline:
         return bool(self.members) and not (self.arrivals or self.readers)
 
     def next_reader(self, number: int) -> tuple[Reader, int] | None:
-        """Returns the first new reader after an activation and before the next, and the time until it came, in ms.
+        """Returns the first new reader between an activation and the next, and the time until the reader came, in ms.
 
         Args:
             number: The index of the activation. It has requested this reader, unless readers come by themselves.

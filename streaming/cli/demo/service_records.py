@@ -170,7 +170,7 @@ class ServiceRecords:
 
 
 def compare(expected: Sequence[bytes], found: Sequence[bytes]) -> Differences:
-    """Compares the messages of one direction of a conversation with the expected messages, which all differ.
+    """Compares the messages of one direction of a conversation with the expected messages, which are all different.
 
     An unexpected message counts as a message that has arrived twice.
     """

@@ -195,7 +195,7 @@ def _decode(decoder: msgspec.json.Decoder[_Input], message: Message) -> _Input:
 
 
 def percentile(values: list[float], share: float) -> float:
-    """Returns the smallest value that at least this share of the values does not exceed; NaN without values."""
+    """Returns the smallest value that is at least as great as this share of the values; NaN without values."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else math.nan
 

@@ -70,7 +70,7 @@ def find(kafka: Cluster, topics: Topics, told: dict[str, list[Told]]) -> Iterato
 
 
 def _of_missing_topics(told: Mapping[str, Sequence[Told]], kafka: Cluster, topics: Topics) -> Iterator[Fault]:
-    """Yields the topics that entries for consumer groups name and that do not exist."""
+    """Yields the missing topics that entries for consumer groups name."""
     for each in group_entries.missing_topics(kafka, topics, told)[:_MAX_FAULTS]:
         yield Fault("no topic", f"consumer group {each.group}", each.problem)
 
@@ -78,7 +78,7 @@ def _of_missing_topics(told: Mapping[str, Sequence[Told]], kafka: Cluster, topic
 def _of_unseen_groups(
     view: Iterable[dict[str, Any]], told: Mapping[str, Sequence[Told]], kafka: Cluster
 ) -> Iterator[Fault]:
-    """Yields the faults of consumer groups that have an entry, but whose messages no observer can see."""
+    """Yields the faults of consumer groups with an entry, if no observer can see their messages."""
     rows = {row["queue"]: row for row in view}
     seen = {name for name, row in rows.items() if row.get("members") or row["unread_messages"] > 0}
     named = [each for each in group_entries.of_groups(told) if each.queue not in seen and not each.topics]

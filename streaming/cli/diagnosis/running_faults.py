@@ -63,7 +63,7 @@ class RunningInstance:
         return activators.read(self.kafka, self.topics)
 
     def open_conversations(self, definitions: Definitions) -> Counter[RoutedMessage]:
-        """Counts the conversations in which endpoints may still send, by the values that routing uses.
+        """Counts the conversations in which endpoints may still send, grouped by the values that routing uses.
 
         Raises:
             UserError: Kafka cannot be reached, or a topic is missing.
@@ -195,7 +195,7 @@ def has_services(kafka: Cluster, topics: Topics) -> bool:
 
 
 def open_conversations(rows: Iterable[EndpointRow], definitions: Definitions) -> Counter[RoutedMessage]:
-    """Counts the conversations in which these endpoints may still send, by the values that routing uses."""
+    """Counts the conversations in which these endpoints may still send, grouped by the values that routing uses."""
     found: Counter[RoutedMessage] = Counter()
     for row in rows:
         if after(State.__members__.get(row.state, State.ABSENT), Trigger.SEND) is None:

@@ -1,4 +1,4 @@
-"""The search for faults in definitions, as `ssbdiagnose` did it for Service Broker."""
+"""Searches definitions for faults, as `ssbdiagnose` did for Service Broker."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -173,7 +173,7 @@ def _would_match(route: Route, conversation: RoutedMessage) -> bool:
 
 
 def _replies_without_a_way(source: Origin, definitions: Definitions) -> Iterator[Fault]:
-    """Yields services whose replies do not reach a database that can send to them. Checks _MAX_PAIRS pairs at most."""
+    """Yields services that a database can reach, but whose replies do not get back. Checks _MAX_PAIRS pairs at most."""
     services = sorted(definitions.services(), key=lambda each: (each.database, each.name))
     senders: dict[str, Service] = {}
     for service in services:

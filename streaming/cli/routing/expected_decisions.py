@@ -1,4 +1,4 @@
-"""The check of a file of expected routing decisions, for continuous integration."""
+"""Checks a file of expected routing decisions, for continuous integration."""
 
 import json
 from dataclasses import dataclass

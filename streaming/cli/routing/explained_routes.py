@@ -38,7 +38,7 @@ class Origin:
     """The definitions to explain, and the instance that they belong to.
 
     Attributes:
-        load: Returns new definitions, of which `Definitions.advance` has not been called.
+        load: Returns new definitions, on which `Definitions.advance` has not been called.
         instance: The instance.
     """
 

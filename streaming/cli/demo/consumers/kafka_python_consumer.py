@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def _say(text: str) -> None:
-    """Prints a line in one piece, also without buffers: other members may write to the same file."""
+    """Prints a line in one piece, even if output is unbuffered: other members may write to the same file."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
