@@ -293,7 +293,7 @@ class Receiving(Step):
             self.deliver(far.side)
 
     def _take_repeat(self, far: FarEndpoint, envelope: Envelope, offset: int) -> None:
-        """Drops a repeat. Asks for the principal again: a former principal may have got the first acknowledgement."""
+        """Drops a repeat. Doubts a mirror: the first acknowledgement may have gone to a former principal."""
         _drop(self.context, envelope, offset, REPEATED)
         endpoint = self.conversation.endpoints[TARGET - far.side]
         if self.context.mirrors and endpoint is not None:

@@ -4,12 +4,12 @@ Spark's sink writes at least once: a failed attempt may leave any part of its re
 The numbers of a partition's decision records are consecutive, and a batch that is done again gives the same numbers.
 So after the record with number n, a record has one of these verdicts:
 
-    n + 1                      is carried out
-    n or lower                 is a repeat
-    higher, first <= n + 1     was left by a failed attempt that lost earlier records; it comes again
-    first > n + 1              records are lost for good: the partition stops
+    n + 1                                 is carried out
+    n or lower                            is a repeat
+    higher, first <= n + 1                was left by a failed attempt that lost earlier records; it comes again
+    first > n + 1                         records are lost for good: the partition stops
     other `ends` for the same `first`     two routers have decided differently: the partition stops
-    a new number in a batch that is not n's and begins at n or before     the partition stops, too
+    new, of another batch, first <= n     the partition stops, too
 
 Once a generation has been seen, records of lower generations are refused. A new generation begins with number 1.
 """
