@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from streaming.kafka.admin import Admin
@@ -98,8 +98,13 @@ def test_a_group_with_members_reads_what_they_subscribe(broker: SharedBroker, sh
     write_row(broker, shell, group, members=1)
     consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": group})
     consumer.subscribe([topic])
+
+    def assigned() -> list[TopicPartition]:
+        consumer.poll(0.1)  # may return the error that the new topic is not known yet
+        return consumer.assignment()
+
     try:
-        wait_until(lambda: consumer.poll(0.1) or consumer.assignment(), DEADLINE_S, "its partitions")
+        wait_until(assigned, DEADLINE_S, "its partitions")
         text = shell.run("queue", "show", group)
     finally:
         consumer.close()
