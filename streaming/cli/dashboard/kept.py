@@ -68,16 +68,15 @@ class Kept:
         self._questions: OrderedDict[str, _Question] = OrderedDict()
         self._changed = threading.Condition()
 
-    def get(self, name: str, find: Callable[[], T], wait_s: float = _LONGEST_S) -> Answer[T]:
+    def get(self, name: str, find: Callable[[], T]) -> Answer[T]:
         """Returns the last answer to a question, or waits for the first answer.
 
         Args:
             name: The question.
             find: Finds the answer.
-            wait_s: The longest wait.
 
         Raises:
-            NotYetError: No answer has come in this time.
+            NotYetError: No answer has come in time.
             UserError: `find` has raised it and no answer is fresh, or Kafka is silent.
         """
         with self._changed:
@@ -97,7 +96,7 @@ class Kept:
             if not question.is_asked and now_s - max(question.found_s, question.failed_s) >= self._every_s:
                 question.is_asked = True
                 started(lambda: self._ask(question, find))
-            self._changed.wait_for(lambda: question.answer or question.error, wait_s)
+            self._changed.wait_for(lambda: question.answer or question.error, _LONGEST_S)
             if question.answer is not None:
                 return question.answer
             raise question.error or NotYetError
