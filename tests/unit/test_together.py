@@ -5,8 +5,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import redirect_stdout
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 
@@ -72,6 +72,20 @@ class Signaller:
     def _wait(self) -> None:
         wait_until(lambda: self._line in self.said, 20, self._line)
         os.kill(os.getpid(), signal.SIGTERM)
+
+
+@contextmanager
+def touched_once_said(signaller: Signaller, text: str, file: Path) -> Iterator[None]:
+    """Makes a file as soon as this process has printed a text."""
+
+    def touch() -> None:
+        wait_until(lambda: text in signaller.said, 20, text)
+        file.touch()
+
+    thread = threading.Thread(target=touch)
+    thread.start()
+    yield
+    thread.join()
 
 
 def test_they_are_ready_together_and_stopped_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,16 +232,8 @@ def test_a_program_that_does_not_stop_soon_is_told_with_a_reason_and_a_limit(
     # Ends once it has been told of.
     slow = f"trap 'echo asked' TERM; echo slow ready; until [ -e {go} ]; do sleep 0.05; done"
     programs = [Program("slow", ["/bin/sh", "-c", slow], "slow ready"), waiting("a", tmp_path / "order")]
-    with Signaller(monkeypatch, "all ready") as signaller:
-
-        def end_it() -> None:
-            wait_until(lambda: "Kafka" in signaller.said, 20, "the line")
-            go.touch()
-
-        told = threading.Thread(target=end_it)
-        told.start()
+    with Signaller(monkeypatch, "all ready") as signaller, touched_once_said(signaller, "Kafka", go):
         assert run(programs) == 0
-        told.join()
     [line] = [each for each in signaller.said.splitlines() if "Kafka" in each]
     assert line == (
         "slow | still stopping, which takes some 10 s if Kafka does not answer. It may take 60 s more. Ctrl-C shortens "
@@ -242,16 +248,8 @@ def test_a_program_that_has_said_that_it_is_stopped_is_not_called_still_stopping
     go = tmp_path / "go"
     # Ends a while after its last line, as Python on a busy machine.
     slow = f"trap 'echo slow stopped' TERM; echo slow ready; until [ -e {go} ]; do sleep 0.05; done"
-    with Signaller(monkeypatch, "all ready") as signaller:
-
-        def end_it() -> None:
-            wait_until(lambda: "more" in signaller.said, 20, "the line")
-            go.touch()
-
-        told = threading.Thread(target=end_it)
-        told.start()
+    with Signaller(monkeypatch, "all ready") as signaller, touched_once_said(signaller, "more", go):
         assert run([Program("slow", ["/bin/sh", "-c", slow], "slow ready")]) == 0
-        told.join()
     assert signaller.said.splitlines()[-2:] == [
         "slow | slow stopped",
         "slow | its process has not ended yet, which takes some seconds on a busy machine. It may take 60 s more. "
