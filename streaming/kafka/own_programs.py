@@ -169,8 +169,9 @@ def starting(kafka: Cluster, topics: Topics, program: str, committed_ms: int = 0
             the `run` was started is not about to start.
     """
     run = runs.last(kafka.bootstrap_servers, topics.prefix)
-    is_unready = run is not None and program in run.unready
-    return run.doing() if run is not None and is_unready and committed_ms < run.started_ms else ""
+    if run is None or program not in run.unready or committed_ms >= run.started_ms:
+        return ""
+    return run.doing()
 
 
 def a_program(program: str) -> str:
