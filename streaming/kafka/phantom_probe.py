@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
-from streaming.core.observer.phantoms import Phantoms
+from streaming.core.observer.phantoms import Phantoms, Probed
 from streaming.core.observer.pictures import Place
 from streaming.kafka.clients import READS_COMMITTED, Cluster
 
@@ -26,32 +26,15 @@ _FIXED = READS_COMMITTED | {
 
 
 @dataclass(frozen=True)
-class Probed:
-    """The result of a test.
-
-    Attributes:
-        empty_until: The offset before which there is no record.
-        found: The offset of the first record; None if there is no record before the end.
-        is_denied: Whether the user may not read the topic.
-    """
-
-    empty_until: int
-    found: int | None = None
-    is_denied: bool = False
-
-
-@dataclass(frozen=True)
 class Tested:
-    """The result of a group's test: the partition, the offset at which the test began, and the result there."""
+    """The result of a group's test, and its partition."""
 
     place: Place
-    begin: int
     result: Probed
 
     def note(self, phantoms: Phantoms) -> None:
         """Adds the result to the group's known phantoms."""
-        phantoms.is_denied |= self.result.is_denied
-        phantoms.probed(self.place, self.begin, self.result.empty_until, self.result.found)
+        phantoms.probed(self.place, self.result)
 
 
 class PhantomProbe:
@@ -88,32 +71,38 @@ class PhantomProbe:
         late_s = time.monotonic() - _BELIEVED_AFTER_S
         for place, (begin, since_s) in [*self._asked.items()]:
             if since_s < late_s:
-                found[place] = Probed(begin, begin)
+                found[place] = Probed(begin, begin, begin)
                 self._drop([place])
         return found
 
     def test(self, backlogs: Mapping[str, Iterable[tuple[Place, int]]], limit_s: float) -> dict[str, Tested]:
         """Tests the backlogs of groups: a partition of each group at a time, because one record suffices.
 
+        Groups with the same partition share a test.
+
         Args:
             backlogs: Group -> the partitions that may hold only phantoms, with the offsets to read from.
             limit_s: The longest time, as for `probe`.
 
         Returns:
-            Group -> result, for the results that are known. A group waits while another group's test uses its
-            partition.
+            Group -> result, for the results that are known. A group waits if the test of its partition says nothing
+            about its backlog.
         """
-        begins: dict[Place, int] = {}
-        asking: dict[str, Place] = {}
-        for group, to_test in backlogs.items():
-            for place, begin in to_test:
-                if place not in begins:
-                    begins[place], asking[group] = begin, place
-                    break
-        probed = self.probe(begins, limit_s)
+        asking = {group: first for group, to_test in backlogs.items() if (first := next(iter(to_test), None))}
+        begins: dict[Place, set[int]] = {}
+        for place, begin in asking.values():
+            begins.setdefault(place, set()).add(begin)
+        probed = self.probe({place: self._chosen(place, offsets) for place, offsets in begins.items()}, limit_s)
         return {
-            group: Tested(place, begins[place], probed[place]) for group, place in asking.items() if place in probed
+            group: Tested(place, result)
+            for group, (place, begin) in asking.items()
+            if place in probed and (result := probed[place].from_offset(begin)) is not None
         }
+
+    def _chosen(self, place: Place, begins: set[int]) -> int:
+        """Returns the offset to read from. A record behind the last offset is in the backlog of every group."""
+        running, _ = self._asked.get(place, (-1, 0.0))
+        return running if running in begins else max(begins)
 
     def _ask(self, begins: dict[Place, int]) -> None:
         """Continues the tests that are asked for again, drops all other tests, and begins new tests."""
@@ -144,8 +133,9 @@ class PhantomProbe:
         if topic is None or partition is None or (topic, partition) not in self._asked:
             return None
         place = topic, partition
+        begin, _ = self._asked[place]
         if error is not None and error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-            return place, Probed(self._asked[place][0], is_denied=True)
+            return place, Probed(begin, begin, is_denied=True)
         if offset is None or (error is not None and error.code() != KafkaError._PARTITION_EOF):
             return None
-        return place, Probed(offset, offset if error is None else None)
+        return place, Probed(begin, offset, offset if error is None else None)

@@ -8,6 +8,9 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from streaming.core.observer.phantoms import Probed
+from streaming.kafka.clients import Cluster
+from streaming.kafka.phantom_probe import PhantomProbe
 from tests.support.http_answers import free_port, get
 from tests.support.observing import DEADLINE_S, Observing, Reports
 from tests.support.shared_broker import SharedBroker
@@ -300,6 +303,26 @@ def test_fifty_groups_that_lag_are_told_at_once_and_in_one_line(observing: Obser
         expected = {f"{observing.prefix}many-{number:02}": (2 - number % 2, True) for number in range(50)}
         wait_until(lambda: answers() == expected, DEADLINE_S, "all groups are told")
     assert is_said(observing, "watches 50 consumer groups: ")
+
+
+def test_groups_that_read_one_partition_share_a_test(observing: Observing) -> None:
+    topic = observing.topic(1)
+    observing.send(topic, 0, 0, 0)
+    observing.transaction(topic, is_committed=False)
+    behind, end = end_of(observing, topic) - 2, end_of(observing, topic)
+    backlogs = {f"{begin}-{number}": [((topic, 0), begin)] for begin in (0, 1, behind) for number in range(20)}
+    probe = PhantomProbe(Cluster(observing.bootstrap_servers))
+    try:
+        at_the_end = probe.test(backlogs, DEADLINE_S)
+        assert {name: each.result for name, each in at_the_end.items()} == {
+            f"{behind}-{number}": Probed(behind, end) for number in range(20)
+        }
+        before = probe.test({name: each for name, each in backlogs.items() if name not in at_the_end}, DEADLINE_S)
+        assert {name: each.result for name, each in before.items()} == {
+            f"{begin}-{number}": Probed(begin, begin, 1) for begin in (0, 1) for number in range(20)
+        }
+    finally:
+        probe.close()
 
 
 def test_a_second_observer_waits_until_the_first_one_ends(observing: Observing) -> None:

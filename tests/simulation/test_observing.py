@@ -11,6 +11,7 @@ import pytest
 
 from streaming.core.activation.events import GroupObserved
 from streaming.core.observer.logs import LONGEST_LATE_AFTER_MS, Logs
+from streaming.core.observer.phantoms import Probed
 from streaming.core.observer.watched_group import WatchedGroup
 from tests.support.histories import MINUTE, SECOND, T, Timeline, W
 from tests.support.plain_group_in_memory import TOPICS, PlainGroup, PlainMember
@@ -98,7 +99,7 @@ class World:
         for place, begin in found.to_test:
             content = next((offset for offset in self.group.contents[place] if offset >= begin), None)
             until = self.group.ends[place] if content is None else content
-            self.observed.phantoms.probed(place, begin, until, content)
+            self.observed.phantoms.probed(place, Probed(begin, until, content))
         if found.to_test:
             again = self.observed.look(self.group.picture(self.now_ms), self.logs, self.now_ms)
             found = again

@@ -4,7 +4,7 @@ A backlog that has only phantoms gives a reader no work. Only a fetch distinguis
 adapter reads the partitions, and this module remembers the results.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from streaming.core.observer.pictures import Place
 from streaming.core.observer.verdict import NOT_TESTED, NOTHING_SEEN, Lateness, Verdict, Waiting, without_members
@@ -23,6 +23,34 @@ class Backlog:
     verdict: Verdict
     waiting: list[Waiting]
     to_test: list[tuple[Place, int]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """The result of reading a partition until a record or the end.
+
+    Attributes:
+        begin: The offset from which the partition was read.
+        empty_until: The offset before which there is no record.
+        found: The offset of the first record; None if there is no record before the end.
+        is_denied: Whether the user may not read the topic.
+    """
+
+    begin: int
+    empty_until: int
+    found: int | None = None
+    is_denied: bool = False
+
+    def from_offset(self, begin: int) -> "Probed | None":
+        """Returns what the result shows about the records from another offset on; None if it shows nothing.
+
+        A record behind both offsets is enough for both. The range without records says nothing about earlier offsets.
+        """
+        if self.is_denied:
+            return Probed(begin, begin, is_denied=True)
+        if begin < self.begin:
+            return None if self.found is None else Probed(begin, begin, self.found)
+        return replace(self, begin=begin) if self.found is None or begin <= self.found else None
 
 
 @dataclass(slots=True)
@@ -63,9 +91,10 @@ class Phantoms:
             return Backlog(without_members(waiting, not self.is_denied), waiting)
         return Backlog(NOT_TESTED, waiting, to_test)
 
-    def probed(self, place: Place, begin: int, empty_until: int, found: int | None) -> None:
-        """Stores the offsets between which a partition was read, and the offset of the first record found."""
-        first, until = self.empty.get(place, (begin, begin))
-        self.empty[place] = (first if first <= begin <= until else begin), empty_until
-        if found is not None:
-            self.found[place] = found
+    def probed(self, place: Place, result: Probed) -> None:
+        """Stores the result of a test."""
+        self.is_denied |= result.is_denied
+        first, until = self.empty.get(place, (result.begin, result.begin))
+        self.empty[place] = (first if first <= result.begin <= until else result.begin), result.empty_until
+        if result.found is not None:
+            self.found[place] = result.found

@@ -171,7 +171,7 @@ class WatchedGroups:
             self._hint(each, name, f"may not read {place[0]}, so offsets without content count as messages")
         elif result.found is None:
             self._counts.phantoms += 1
-            self._hint(each, name, f"{place_name(place)} holds only offsets without content from {tested.begin} on")
+            self._hint(each, name, f"{place_name(place)} holds only offsets without content from {result.begin} on")
 
     def _hint(self, each: Watched, name: str, text: str) -> None:
         """Says a sentence about a group, but each sentence only once."""

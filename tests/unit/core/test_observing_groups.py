@@ -3,6 +3,7 @@
 import pytest
 
 from streaming.core.observer.logs import LONGEST_LATE_AFTER_MS, Logs
+from streaming.core.observer.phantoms import Probed
 from streaming.core.observer.pictures import GroupPicture, GroupState, Member, Place
 from streaming.core.observer.stalls import Stalls
 from streaming.core.observer.verdict import Verdict
@@ -276,23 +277,23 @@ class TestPhantoms:
         found = world.look()
         assert (found.verdict.one_more, found.unread) == (None, 0)
         assert found.to_test == ((FIRST, 0), (SECOND_PLACE, 0))
-        world.group.phantoms.probed(FIRST, 0, 1, 1)
+        world.group.phantoms.probed(FIRST, Probed(0, 1, 1))
         found = world.look()
         assert (found.verdict.one_more, found.unread, found.to_test) == (True, 5, ())
 
     def test_what_is_known_to_be_empty_is_not_read_again(self) -> None:
         world = World()
         world.send(3)
-        world.group.phantoms.probed(FIRST, 0, 3, None)
-        world.group.phantoms.probed(SECOND_PLACE, 0, 2, None)
+        world.group.phantoms.probed(FIRST, Probed(0, 3, None))
+        world.group.phantoms.probed(SECOND_PLACE, Probed(0, 2, None))
         assert world.look().to_test == ((SECOND_PLACE, 2),)
-        world.group.phantoms.probed(SECOND_PLACE, 2, 3, None)
+        world.group.phantoms.probed(SECOND_PLACE, Probed(2, 3, None))
         assert world.look().verdict.one_more is False
 
     def test_a_record_that_was_found_and_committed_proves_nothing_about_those_behind_it(self) -> None:
         world = World()
         world.send(3)
-        world.group.phantoms.probed(FIRST, 0, 0, 0)
+        world.group.phantoms.probed(FIRST, Probed(0, 0, 0))
         assert world.look().verdict.one_more is True
         world.committed = {FIRST: 1, SECOND_PLACE: 3}
         assert world.look().to_test == ((FIRST, 1),)
@@ -308,7 +309,7 @@ class TestPhantoms:
         world.send(9)
         world.committed = dict.fromkeys(PLACES, 5)
         for place in PLACES:
-            world.group.phantoms.probed(place, 5, 9, None)
+            world.group.phantoms.probed(place, Probed(5, 9, None))
         assert world.look().verdict.one_more is False
         world.committed = dict.fromkeys(PLACES, 2)
         assert world.look().to_test == ((FIRST, 2), (SECOND_PLACE, 2)), "offsets were reset to the past"
@@ -317,10 +318,31 @@ class TestPhantoms:
         world = World()
         world.send(9)
         for place in PLACES:
-            world.group.phantoms.probed(place, 0, 9, 8)
+            world.group.phantoms.probed(place, Probed(0, 9, 8))
         assert world.look().verdict.one_more is False
         world.ends = dict.fromkeys(PLACES, 3)
         assert len(world.look().to_test) == 2
+
+
+class TestATestThatGroupsShare:
+    def test_a_record_is_in_the_backlog_of_every_group_that_begins_before_it(self) -> None:
+        result = Probed(5, 7, 7)
+        assert result.from_offset(2) == Probed(2, 2, 7), "the test has not read the offsets from 2 to 5"
+        assert result.from_offset(6) == Probed(6, 7, 7)
+        assert result.from_offset(7) == Probed(7, 7, 7)
+        assert result.from_offset(8) is None
+
+    def test_a_range_without_records_says_nothing_about_earlier_offsets(self) -> None:
+        result = Probed(5, 9)
+        assert result.from_offset(4) is None
+        assert result.from_offset(6) == Probed(6, 9)
+
+    def test_a_refusal_concerns_the_whole_topic(self) -> None:
+        result = Probed(5, 5, is_denied=True)
+        assert [result.from_offset(begin) for begin in (4, 6)] == [
+            Probed(4, 4, is_denied=True),
+            Probed(6, 6, is_denied=True),
+        ]
 
 
 class TestReports:

@@ -1,6 +1,7 @@
 """The question about a group that nobody has watched: the first look, and the looks after it."""
 
 from streaming.core.observer.logs import Logs
+from streaming.core.observer.phantoms import Probed
 from streaming.core.observer.pictures import GroupPicture, GroupState, Member, Place
 from streaming.core.observer.question import Answer, Question
 from streaming.core.observer.verdict import Verdict
@@ -60,14 +61,14 @@ class TestWithoutMembers:
         question = Question()
         answer = asked(question, ends=(5, 9), committed=(5, 4), members=0, state=GroupState.EMPTY)
         assert (answer.verdict.one_more, answer.is_final, answer.to_test) == (None, False, [(OTHER, 4)])
-        question.phantoms.probed(OTHER, 4, 6, 6)
+        question.phantoms.probed(OTHER, Probed(4, 6, 6))
         answer = asked(question, ends=(5, 9), committed=(5, 4), members=0, state=GroupState.EMPTY)
         assert (answer.verdict.one_more, answer.is_final, answer.to_test) == (True, True, [])
         assert [each.backlog for each in answer.waiting] == [3]
 
     def test_a_backlog_without_content_is_none(self) -> None:
         question = Question()
-        question.phantoms.probed(OTHER, 4, 9, None)
+        question.phantoms.probed(OTHER, Probed(4, 9, None))
         answer = asked(question, ends=(5, 9), committed=(5, 4), members=0, state=GroupState.EMPTY)
         assert (answer.verdict.one_more, answer.waiting) == (False, [])
 
