@@ -18,7 +18,7 @@ from streaming.core.numbers import plural
 from streaming.daemons.query.options import TakeOver
 from streaming.errors import UserError
 from streaming.kafka.admin import Admin
-from streaming.system import hints, logs, runs, start_progress, stop_signals, toml_file
+from streaming.system import hints, logs, paths, runs, start_progress, stop_signals, toml_file
 from streaming.system.logs import LogFormat
 from streaming.system.options import option
 from streaming.system.processes import THIS_COMMAND
@@ -188,7 +188,7 @@ def run(
         prefix=place.topic_prefix,
         programs=[each.name for each in together],
         file=_absolute(file),
-        directory=runs.working_directory(),
+        directory=paths.working_directory(),
         services=services,
         options=[*folder, *stops, *of_metrics],
         config=options_file,

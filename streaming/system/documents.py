@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from streaming.system import runs
+from streaming.system import paths
 
 # In a checkout, a link leads to it.
 _FOLDER = (Path(__file__).parents[1] / "docs").resolve()
@@ -14,4 +14,4 @@ def document(name: str) -> str:
     Args:
         name: The path in the folder `docs`.
     """
-    return runs.shown(str(_FOLDER / name), runs.working_directory())
+    return paths.shown(str(_FOLDER / name), paths.working_directory())

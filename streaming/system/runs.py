@@ -18,6 +18,7 @@ from streaming.errors import UserError
 from streaming.system import hints, wall_clock
 from streaming.system.client_ids import process_of
 from streaming.system.jars import cache_dir
+from streaming.system.paths import shown, working_directory
 from streaming.system.process_identity import Identity, identity_of
 
 # The most notes that are kept. Each topic prefix has a note.
@@ -206,18 +207,6 @@ def last_state_directory() -> Path | None:
     with suppress(OSError, UserError, UnicodeError):
         return Path((folder() / _LAST_STATE).read_text())
     return None
-
-
-def working_directory() -> str:
-    """Returns the working directory of this process; empty if the directory was deleted."""
-    with suppress(OSError):
-        return str(Path.cwd())
-    return ""
-
-
-def shown(path: str, directory: str) -> str:
-    """Returns the name of a file for a command in a directory: relative to the directory, if the file is below it."""
-    return str(Path(path).relative_to(directory)) if directory and Path(path).is_relative_to(directory) else path
 
 
 def folder() -> Path:

@@ -15,10 +15,11 @@ from streaming.core.activation.running_programs import Ended, Program
 from streaming.core.times import iso_time
 from streaming.daemons.activator import words
 from streaming.daemons.activator.config import Config, ProgramEntry
-from streaming.daemons.activator.rows import Rows, working_directory
+from streaming.daemons.activator.rows import Rows
 from streaming.daemons.activator.step import Step
 from streaming.daemons.activator.store import About, QueueRecord, Store
 from streaming.system.last_line import last_line
+from streaming.system.paths import working_directory
 from streaming.wire.activator_rows import (
     MAX_LINE,
     ActivatorRow,

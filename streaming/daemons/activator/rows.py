@@ -6,7 +6,6 @@
 import json
 import socket
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -101,11 +100,3 @@ class Rows:
 
 def _later(instant_ms: int, now_ms: int) -> str | None:
     return iso_time(instant_ms) if instant_ms > now_ms else None
-
-
-def working_directory() -> str:
-    """Returns this process's working directory; empty if it has been removed, or if its name is not UTF-8."""
-    with suppress(FileNotFoundError):
-        found = str(Path.cwd())
-        return found if found == utf8(found) else ""
-    return ""

@@ -26,7 +26,7 @@ from streaming.daemons.activator.partitions import QueuePartitions
 from streaming.daemons.activator.programs import AdoptedProgram, Exit, RunningProgram, stop_all
 from streaming.daemons.activator.published_rows import Place, PublishedRows
 from streaming.daemons.activator.queues import Queues
-from streaming.daemons.activator.rows import Rows, working_directory
+from streaming.daemons.activator.rows import Rows
 from streaming.daemons.activator.settings import (
     DEFAULT_GROUP_ID,
     READY,
@@ -43,6 +43,7 @@ from streaming.kafka.access import rights
 from streaming.kafka.admin import Admin
 from streaming.system import wall_clock
 from streaming.system.logs import utf8
+from streaming.system.paths import working_directory
 from streaming.system.toml_file import TomlFile
 from streaming.wire.input_records import SessionEnded
 from streaming.wire.topics import Topics

@@ -14,7 +14,7 @@ from pathlib import Path
 from streaming.daemons.query.sole_program import Kind
 from streaming.errors import UserError
 from streaming.kafka.admin import Admin
-from streaming.system import runs
+from streaming.system import paths, runs
 from streaming.system.client_ids import running_here
 from streaming.system.runs import Run
 
@@ -82,11 +82,11 @@ def _of_files(run: Run | None, file: str | None) -> str:
     """
     if run is None:
         return " If that one is a `run FILE`, leave it: it picks up the changes of FILE."
-    here = runs.working_directory()
-    own = None if file is None else runs.shown(file, here)
+    here = paths.working_directory()
+    own = None if file is None else paths.shown(file, here)
     if run.file is None:
         return "" if own is None else f" It was started without a file, so it starts nothing for {own}."
-    its = runs.shown(run.file, here)
+    its = paths.shown(run.file, here)
     if file is None or Path(file).resolve() == Path(run.file).resolve():
         return f" Leave it: it picks up the changes of {its}."
     return f" Its file is {its}, not {own}. To have it start the programs of {own} too, write them into {its}."
