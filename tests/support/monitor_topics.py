@@ -83,9 +83,7 @@ class Tail:
             # By default, after an outage, it may wait as long as the tests do.
             reconnect_backoff_max_ms=1_000,
         )
-        self._partitions = [
-            KafkaPythonPartition(topic, number) for number in self._consumer.partitions_for_topic(topic)
-        ]
+        self._partitions = partitions_of(self._consumer, topic)
         self._consumer.assign(self._partitions)
         self._records: list[ConsumerRecord] = []
 
@@ -143,12 +141,18 @@ class Tail:
         self._consumer.close()
 
 
+def partitions_of(consumer: KafkaConsumer, topic: str) -> list[KafkaPythonPartition]:
+    """Returns the partitions of a topic, as soon as the broker that the consumer asks knows the new topic."""
+    found: set[int] = wait_until(lambda: consumer.partitions_for_topic(topic), DEADLINE_S, f"partitions of {topic}")
+    return [KafkaPythonPartition(topic, number) for number in found]
+
+
 def committed_offsets(bootstrap_servers: str, queue: str) -> dict[int, tuple[int | None, int]]:
     """Returns for each partition of a queue the offset that its readers have committed, and the end."""
     with closing(
         KafkaConsumer(bootstrap_servers=bootstrap_servers, group_id=queue, isolation_level="read_committed")
     ) as consumer:
-        partitions = [KafkaPythonPartition(queue, number) for number in consumer.partitions_for_topic(queue)]
+        partitions = partitions_of(consumer, queue)
         ends = consumer.end_offsets(partitions)
         return {each.partition: (consumer.committed(each), ends[each]) for each in partitions}
 
