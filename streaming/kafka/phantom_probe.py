@@ -46,6 +46,8 @@ class PhantomProbe:
         # Partition that is read -> the offset at which the test began, and the instant.
         self._asked: dict[Place, tuple[int, float]] = {}
         self._known: set[str] = set()
+        # The backlogs about which the last test said nothing.
+        self._left: set[tuple[Place, int]] = set()
 
     def close(self) -> None:
         """Closes the connections."""
@@ -93,16 +95,21 @@ class PhantomProbe:
         for place, begin in asking.values():
             begins.setdefault(place, set()).add(begin)
         probed = self.probe({place: self._chosen(place, offsets) for place, offsets in begins.items()}, limit_s)
-        return {
+        tested = {
             group: Tested(place, result)
             for group, (place, begin) in asking.items()
             if place in probed and (result := probed[place].from_offset(begin)) is not None
         }
+        self._left = {asking[group] for group in asking.keys() - tested.keys()}
+        return tested
 
     def _chosen(self, place: Place, begins: set[int]) -> int:
-        """Returns the offset to read from. A record behind the last offset is in the backlog of every group."""
+        """Returns the offset to read from. A record behind the last offset is in the backlog of every group.
+
+        The backlogs that were left come first, because a group at the end may ask for ever.
+        """
         running, _ = self._asked.get(place, (-1, 0.0))
-        return running if running in begins else max(begins)
+        return running if running in begins else max(begins, key=lambda begin: ((place, begin) in self._left, begin))
 
     def _ask(self, begins: dict[Place, int]) -> None:
         """Continues the tests that are asked for again, drops all other tests, and begins new tests."""
