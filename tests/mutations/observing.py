@@ -21,7 +21,7 @@ BUGS: Bugs = {
         Bug(_PHANTOMS, "return self.is_denied or offset <= self.found.get(place, -1) < end", "return bool(self.found)"),
         Bug(_PHANTOMS, "return until if first <= offset <= until <= end else offset", "return offset"),
         # A test is believed by groups about which it says nothing.
-        Bug(_PHANTOMS, " if self.found is None or begin <= self.found else None", ""),
+        Bug(_PHANTOMS, " if begin <= self.empty_until else None", ""),
         Bug(_PHANTOMS, "        if begin < self.begin:", "        if False:"),
     ],
     "A group with members: messages wait": [

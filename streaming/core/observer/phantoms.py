@@ -44,13 +44,13 @@ class Probed:
     def from_offset(self, begin: int) -> "Probed | None":
         """Returns what the result shows about the records from another offset on; None if it shows nothing.
 
-        A record behind both offsets is enough for both. The range without records says nothing about earlier offsets.
+        A record behind both offsets is enough for both. The range without records says nothing about other offsets.
         """
         if self.is_denied:
             return Probed(begin, begin, is_denied=True)
         if begin < self.begin:
             return None if self.found is None else Probed(begin, begin, self.found)
-        return replace(self, begin=begin) if self.found is None or begin <= self.found else None
+        return replace(self, begin=begin) if begin <= self.empty_until else None
 
 
 @dataclass(slots=True)

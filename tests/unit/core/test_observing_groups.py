@@ -336,6 +336,10 @@ class TestATestThatGroupsShare:
         result = Probed(5, 9)
         assert result.from_offset(4) is None
         assert result.from_offset(6) == Probed(6, 9)
+        assert result.from_offset(9) == Probed(9, 9)
+
+    def test_a_test_says_nothing_about_what_came_after_it(self) -> None:
+        assert Probed(5, 9).from_offset(10) is None
 
     def test_a_refusal_concerns_the_whole_topic(self) -> None:
         result = Probed(5, 5, is_denied=True)
