@@ -98,3 +98,9 @@ class Phantoms:
         self.empty[place] = (first if first <= result.begin <= until else result.begin), result.empty_until
         if result.found is not None:
             self.found[place] = result.found
+
+    def forget(self, topic: str) -> None:
+        """Forgets a topic that was deleted, or was deleted and created again."""
+        for place in [place for place in self.empty if place[0] == topic]:
+            del self.empty[place]
+            self.found.pop(place, None)

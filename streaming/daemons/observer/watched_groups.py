@@ -119,6 +119,8 @@ class WatchedGroups:
         self._asked = topics if is_full else self._asked | new
         for topic in self._looks.see_topics(new, self._logs):
             self._say(f"topic {topic} was deleted, or made again")
+            for each in self._by_name.values():
+                each.group.phantoms.forget(topic)
         self._looks.see_logs(new, self._logs)
 
     def _test(self, due: dict[str, Watched]) -> None:

@@ -323,6 +323,17 @@ class TestPhantoms:
         world.ends = dict.fromkeys(PLACES, 3)
         assert len(world.look().to_test) == 2
 
+    def test_a_topic_that_was_made_again_is_tested_again_even_if_it_is_longer(self) -> None:
+        world = World()
+        world.send(9)
+        world.group.phantoms.probed(FIRST, Probed(0, 4, 4))
+        world.group.phantoms.probed(SECOND_PLACE, Probed(0, 9))
+        assert world.look().verdict.one_more is True
+        world.group.phantoms.forget("another topic")
+        assert world.look().verdict.one_more is True
+        world.group.phantoms.forget("t")
+        assert world.look().to_test == ((FIRST, 0), (SECOND_PLACE, 0))
+
 
 class TestATestThatGroupsShare:
     def test_a_record_is_in_the_backlog_of_every_group_that_begins_before_it(self) -> None:
