@@ -104,6 +104,8 @@ class QueueActivator:
             return [known]
         if new.reason != _EXPIRED:
             self._has_received()
+            for program in self.running.values():
+                program.may_have_received = True
         settled_ms = now_ms + SETTLE_MS
         held = Held(new.notification_id, new.sequence, new.reason, new.unread, settled_ms, post_time=new.post_time)
         if new.is_old and (void := held.void(row, FOREVER_MS)):
@@ -185,7 +187,7 @@ class QueueActivator:
             why = f"{fatal(exit_code)}: nothing is started until the entry in the config changes"
         elif exit_code in policy.success_exit_codes:
             self._forget_crashes()
-            self.exits_without_receive += 1
+            self.exits_without_receive += not program.may_have_received
             is_restarted = False
             why = f"exit code {exit_code}"
         else:

@@ -31,6 +31,7 @@ class Program:
         unread: The number of unread messages when the monitor wrote the notification.
         post_time: When the monitor wrote the notification.
         is_stopping: Whether the program was asked to end, because nothing is left to do.
+        may_have_received: Whether a reader has received since the program was started.
     """
 
     started_ms: int
@@ -39,6 +40,7 @@ class Program:
     unread: int = 0
     post_time: str = ""
     is_stopping: bool = False
+    may_have_received: bool = False
 
 
 @dataclass(frozen=True, slots=True)

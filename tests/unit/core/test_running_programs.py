@@ -292,6 +292,18 @@ class TestNobodyJoins:
                 queue.exit(f"id-{sequence}")
             assert queue.state.nobody_joined
 
+    def test_a_member_that_leaves_before_the_next_program_has_joined_is_not_said_to_have_joined_nothing(self) -> None:
+        queue = Queue(replace(self.POLICY, max_programs=2))
+        queue.activate(1)
+        queue.activate(2, "MESSAGES_ACCUMULATING")
+        queue.exit("id-1")
+        queue = restarted(queue)
+        queue.after(SEEN_MS)
+        assert (queue.state.nobody_joined, queue.state.exits_without_receive) == (False, 0)
+        queue.exit("id-2")
+        queue.after(SEEN_MS)
+        assert (queue.state.nobody_joined, queue.state.exits_without_receive) == (True, 1)
+
     def test_of_readers_that_report_one_exit_proves_nothing(self) -> None:
         queue = Queue(POLICY)
         queue.activate(1)
