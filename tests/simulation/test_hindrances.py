@@ -39,7 +39,7 @@ SAID = {
     Hindrance.NOTHING_UNREAD: ("There is nothing to receive.", "because nothing is unread"),
     Hindrance.READER_WAITS: ("one more would have no work", "in RECEIVE: one more would have no work"),
     Hindrance.TASK_LIMIT: ("One more would have work, but", "but no task can be started"),
-    Hindrance.QUIET_WINDOW: ("One more is requested once a quiet window", "No reader is started before"),
+    Hindrance.QUIET_WINDOW: ("One more is requested once a quiet window", "started before"),
 }
 
 

@@ -4,6 +4,9 @@ from streaming.core.activation.explanation import Situation
 from streaming.core.activation.queue_monitor import Hindrance, Reason, State
 from streaming.core.numbers import plural
 
+# The monitor has not written its decision of an instant that has passed.
+_LOOKS_AGAIN = " The monitor looks again with one of its next batches."
+
 
 def headline(now: Situation, quiet_since: str | None, quiet_until: str | None) -> str:
     """Returns the sentence about a queue.
@@ -59,7 +62,8 @@ def _unanswered(now: Situation) -> str:
     if now.reader:
         return f"{requested}, but {now.reader}."
     answered = "has not called RECEIVE yet" if now.observed is None else "has not joined the consumer group yet"
-    return f"{requested}, and {answered}. Until then no other reader is started."
+    then = _LOOKS_AGAIN if now.is_check_due else " Until then no other reader is started."
+    return f"{requested}, and {answered}.{then}"
 
 
 def _hindered(now: Situation, quiet_since: str | None, quiet_until: str | None) -> str:
@@ -73,7 +77,7 @@ def _hindered(now: Situation, quiet_since: str | None, quiet_until: str | None) 
         Hindrance.QUIET_WINDOW: _quiet_window(now, quiet_since, quiet_until),
         None: "It is not known why no reader is started: an older monitor has written the row.",
     }
-    return sentences[now.hindrance]
+    return f"{sentences[now.hindrance]}{_LOOKS_AGAIN if now.is_check_due else ''}"
 
 
 def _quiet_window(now: Situation, since: str | None, until: str | None) -> str:
@@ -84,6 +88,8 @@ def _quiet_window(now: Situation, since: str | None, until: str | None) -> str:
         began = f"a reader found the queue empty at {since}"
     elif since is not None:
         began = f"readers began to receive at {since}"
+    if now.is_check_due:
+        return f"No reader was to be started before {until}, because {began}."
     return (
         f"No reader is started before {until}, because {began}. If no reader waits or finds the queue empty until "
         "then, one more is started, because messages accumulate."

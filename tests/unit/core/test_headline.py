@@ -64,6 +64,28 @@ def test_the_quiet_window_says_until_when_and_why(
     assert part in headline(replace(ORDERS, empty_at=empty_at, hindrance=Hindrance.QUIET_WINDOW), since, until)
 
 
+@pytest.mark.parametrize("now", [ORDERS, GROUP])
+@pytest.mark.parametrize("hindrance", [*Hindrance, None])
+def test_once_the_instant_of_the_next_check_has_passed_nothing_is_promised_before_the_next_batch(
+    hindrance: Hindrance | None, now: Situation
+) -> None:
+    due = headline(replace(now, hindrance=hindrance, is_check_due=True), "10:03", "10:05")
+    assert due.endswith(". The monitor looks again with one of its next batches.")
+    for promise in ("is started before", "Until then", "is started, because messages accumulate"):
+        assert promise not in due
+
+
+def test_a_quiet_window_that_is_over_is_told_as_what_was() -> None:
+    over = replace(ORDERS, empty_at="10:03", hindrance=Hindrance.QUIET_WINDOW, is_check_due=True)
+    was = "No reader was to be started before 10:05, because a reader found the queue empty at 10:03."
+    assert headline(over, "10:03", "10:05").startswith(was)
+
+
+def test_the_fate_of_a_reader_that_will_not_come_is_told_after_its_time_out_too() -> None:
+    gone = replace(ORDERS, reader="its program has exited", hindrance=Hindrance.UNANSWERED, is_check_due=True)
+    assert headline(gone, None, None) == "A reader was requested at 10:00, but its program has exited."
+
+
 @pytest.mark.parametrize("hindrance", [*Hindrance, None])
 def test_every_hindrance_has_a_sentence(hindrance: Hindrance | None) -> None:
     assert headline(replace(ORDERS, hindrance=hindrance), None, None).endswith(".")
