@@ -110,8 +110,7 @@ class GroupSurvey:
                 break
             progress(len(self._open), left_s)
             time.sleep(min(_LOOK_INTERVAL_S, left_s))
-        for name, question in self._open.items():
-            self._findings[name] = _closed(self._findings[name], question, limit_s)
+        self.settle(limit_s)
         return self.findings()
 
     def begin(self) -> None:
@@ -130,6 +129,11 @@ class GroupSurvey:
             self._look(self._open)
         self._open = {name: each for name, each in self._open.items() if not self._findings[name].answer.is_final}
         return bool(self._open)
+
+    def settle(self, watched_s: float) -> None:
+        """Replaces the answers that are not final by those after this time of watching; 0: after a single look."""
+        for name, question in self._open.items():
+            self._findings[name] = _closed(self._findings[name], question, watched_s)
 
     def findings(self) -> list[Finding]:
         """Returns the answers so far, in order of names."""

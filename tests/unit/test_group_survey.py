@@ -1,6 +1,6 @@
 """The survey of consumer groups: what is asked at its first look, and what at those after it."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -8,11 +8,15 @@ from typing import Any
 import pytest
 
 from streaming.cli import group_facts, group_survey
+from streaming.cli.dashboard import group_map
+from streaming.cli.dashboard.group_map import GroupMaps
 from streaming.cli.group_facts import GroupFacts
 from streaming.cli.group_survey import GroupSurvey
 from streaming.core.observer.expiry import KeptFrom
 from streaming.core.observer.logs import Logs
 from streaming.core.observer.pictures import GroupPicture, GroupState, Member, Place
+from streaming.core.observer.verdict import Verdict
+from streaming.core.times import iso_time
 from streaming.daemons.activator.settings import DEFAULT_GROUP_ID
 from streaming.daemons.monitor import sole_monitor
 from streaming.daemons.observer import sole_observer
@@ -32,6 +36,7 @@ class Looks:
         not_answered: The partitions whose logs are not answered at the first look.
         own: The groups of our own programs.
         members: The members of the group.
+        committed: The committed offset of each partition.
         kept_offsets: How long it keeps offsets.
         denials: What this user may not look at.
         is_closed: Whether the connection was closed.
@@ -42,6 +47,7 @@ class Looks:
         self.not_answered: set[Place] = set()
         self.own: tuple[str, ...] = ()
         self.members = [Member("m", topics=frozenset({"t"}), places=frozenset(PLACES))]
+        self.committed = 0
         self.kept_offsets = SimpleNamespace(look=lambda: None, kept_ms=None)
         self.denials: str | None = None
         self.is_closed = False
@@ -59,7 +65,9 @@ class Looks:
         assert kinds == {"g": GroupKind.CLASSIC}
         if not self.members:  # they have left, and have read everything
             return {"g": GroupPicture(GroupState.EMPTY, committed=dict.fromkeys(PLACES, 5))}
-        return {"g": GroupPicture(GroupState.STABLE, "range", tuple(self.members), dict.fromkeys(PLACES, 0))}
+        return {
+            "g": GroupPicture(GroupState.STABLE, "range", tuple(self.members), dict.fromkeys(PLACES, self.committed))
+        }
 
     def see_topics(self, topics: Iterable[str], logs: Logs) -> None:
         for topic in topics:
@@ -143,6 +151,57 @@ def test_how_long_offsets_are_kept_is_asked_and_told_of_groups_without_members(
     looks.kept_offsets.look = lambda: setattr(looks.kept_offsets, "kept_ms", kept_ms)
     finding = surveyed()
     assert (finding.kept_from, finding.kept_ms) == (KeptFrom.LAST_MEMBER, kept_ms)
+
+
+class TestMapOfTheDashboard:
+    """The dashboard watches a group whose page is open, and gives the answer of `groups`."""
+
+    @pytest.fixture
+    def clock(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[float], None]]:
+        now_s = 1_000.0
+
+        def passes(seconds: float) -> None:
+            nonlocal now_s
+            now_s += seconds
+
+        with monkeypatch.context() as patch:
+            patch.setattr(group_map.time, "monotonic", lambda: now_s)
+            patch.setattr(group_map.wall_clock, "now_ms", lambda: int(now_s * 1_000))
+            yield passes
+
+    def test_members_that_may_be_about_to_commit_are_no_reason_for_one_more(
+        self, looks: Looks, clock: Callable[[float], None]
+    ) -> None:
+        maps = GroupMaps(Cluster("localhost:1"))
+        for committed in range(4):
+            looks.committed = committed
+            found = maps.of("g")
+            assert found.finding is not None
+            assert found.finding.answer.verdict.one_more is None
+            assert "about to commit" in found.finding.answer.verdict.reason
+            assert not any(each.is_reason for each in found.rows)
+            assert sum(each.backlog for each in found.rows) > 0
+            clock(2.0)
+        looks.committed = 5
+        found = maps.of("g")
+        assert found.finding is not None
+        assert found.finding.answer.verdict == Verdict(False, "its members keep up")
+        assert found.looked_at == iso_time(1_008_000)
+
+    def test_members_that_have_left_a_backlog_are_the_reason_until_they_have_committed_it(
+        self, looks: Looks, clock: Callable[[float], None]
+    ) -> None:
+        maps = GroupMaps(Cluster("localhost:1"))
+        verdicts = []
+        for committed, seconds in ((0, 8.0), (0, 2.0), (1, 2.0), (1, 2.0), (5, 2.0)):
+            looks.committed = committed
+            found = maps.of("g")
+            assert found.finding is not None
+            verdict = found.finding.answer.verdict
+            verdicts.append(verdict.one_more)
+            assert any(each.is_reason for each in found.rows) == (verdict.one_more is True)
+            clock(seconds)
+        assert verdicts == [None, None, True, True, False], "first it had committed nothing"
 
 
 class TestBacklogOfQueueShow:

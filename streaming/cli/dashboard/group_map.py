@@ -6,13 +6,15 @@ from dataclasses import dataclass
 
 from streaming.cli.group_survey import Finding, GroupSurvey
 from streaming.core.observer.pictures import place_name
+from streaming.core.times import iso_time
 from streaming.errors import UserError
 from streaming.kafka.clients import Cluster
+from streaming.system import wall_clock
 
-# A question compares each look with its first look, so a new question begins after this time.
-_ANEW_S = 10.0
-# An answer is shown for this time while the next question has no answer.
-_KEPT_S = 20.0
+# A question with a final answer is asked anew after this time.
+_ANEW_S = 3.0
+# Messages that members have not committed for this time wait, as in `groups`.
+_WATCHED_S = 7.5
 # The most groups with open connections, and the time after which the connections of a group are closed if no page
 # asks for it.
 _MOST_WATCHED = 8
@@ -35,12 +37,14 @@ class GroupMap:
 
     Attributes:
         finding: The result of the last look; None if there is a problem.
+        looked_at: The time of that look.
         rows: Its partitions, largest backlog first.
         idle: The number of members without a partition.
         problem: Why there is no result; empty if there is a result.
     """
 
     finding: Finding | None = None
+    looked_at: str | None = None
     rows: tuple[Row, ...] = ()
     idle: int = 0
     problem: str = ""
@@ -61,7 +65,7 @@ class GroupMaps:
                 self._forget_others(group)
                 if group not in self._watched:
                     self._watched[group] = _Watched(self._cluster, group)
-                return _map(self._watched[group].look())
+                return _map(*self._watched[group].look())
             except UserError as error:
                 self._close(group)
                 return GroupMap(problem=str(error))
@@ -91,24 +95,24 @@ class _Watched:
         self.survey = GroupSurvey(cluster, group)
         self.looked_s = time.monotonic()
         self._began_s = -_ANEW_S
-        self._answered: tuple[float, Finding] | None = None
+        self._is_open = False
+        self._looked_at = ""
 
-    def look(self) -> Finding:
-        """Looks, and returns the result. An unknown answer is replaced by the last known answer for a short time."""
+    def look(self) -> tuple[Finding, str]:
+        """Looks, and returns the result of the last look and its time."""
         self.looked_s = now_s = time.monotonic()
-        if now_s - self._began_s >= _ANEW_S:
+        if not self._is_open and now_s - self._began_s >= _ANEW_S:
             self.survey.begin()
-            self._began_s = now_s
-        self.survey.look()
+            self._began_s, self._is_open = now_s, True
+        if self._is_open:
+            self._is_open = self.survey.look()
+            self._looked_at = iso_time(wall_clock.now_ms())
+            self.survey.settle(_WATCHED_S if now_s - self._began_s >= _WATCHED_S else 0.0)
         (found,) = self.survey.findings()
-        if found.answer.verdict.one_more is not None:
-            self._answered = now_s, found
-        elif self._answered is not None and now_s - self._answered[0] < _KEPT_S:
-            return self._answered[1]
-        return found
+        return found, self._looked_at
 
 
-def _map(finding: Finding) -> GroupMap:
+def _map(finding: Finding, looked_at: str) -> GroupMap:
     backlogs = {each.place: each.backlog for each in finding.answer.waiting}
     owners = {place: member.name for place, member in finding.owners.items()}
     rows = [
@@ -116,4 +120,4 @@ def _map(finding: Finding) -> GroupMap:
         for place in sorted(finding.partitions, key=lambda place: (-backlogs.get(place, 0), place))
     ]
     owning = {member.member_id for member in finding.owners.values()}
-    return GroupMap(finding, tuple(rows), finding.members - len(owning))
+    return GroupMap(finding, looked_at, tuple(rows), finding.members - len(owning))

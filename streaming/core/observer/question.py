@@ -61,9 +61,9 @@ class Question:
             verdict = unless_uncommitted(with_absent(backlog.verdict, absent), uncommitted)
             verdict = unless_missing(verdict, missing)
             return Answer(verdict, backlog.waiting, is_final=not backlog.to_test, to_test=backlog.to_test)
-        waiting = self._behind(group, begins, ends)
+        waiting = self._waiting(group, begins, ends)
         partitions = {topic: len(logs.partitions_of(topic)) for topic in topics}
-        verdict = with_members(group, partitions, self._behind(group, begins, self._first_ends), late_ms=0)
+        verdict = with_members(group, partitions, waiting, late_ms=0)
         verdict = unless_missing(verdict if waiting else with_absent(verdict, absent), missing)
         return Answer(verdict, waiting, is_final=verdict.one_more is not True)
 
@@ -83,12 +83,16 @@ class Question:
                 self._first_ends.setdefault(place, log.end)
         return begins
 
-    @staticmethod
-    def _behind(group: GroupPicture, begins: dict[Place, int], ends: dict[Place, int]) -> list[Waiting]:
-        """Returns the partitions whose readers are not at the end."""
-        owners = group.owners()
+    def _waiting(self, group: GroupPicture, begins: dict[Place, int], ends: dict[Place, int]) -> list[Waiting]:
+        """Returns the partitions with a backlog. Those whose readers are past the end of the first look are in time."""
+        owners, first = group.owners(), self._first_ends
         return [
-            Waiting(place, ends[place] - begin, Lateness.LATE, owners.get(place))
+            Waiting(
+                place,
+                ends[place] - begin,
+                Lateness.LATE if begin < first[place] else Lateness.IN_TIME,
+                owners.get(place),
+            )
             for place, begin in begins.items()
             if begin < ends[place]
         ]

@@ -33,7 +33,7 @@ class TestWithMembers:
         first = asked(question, ends=(5, 5), committed=(0, 0))
         assert (first.verdict.one_more, first.is_final) == (True, False)
         last = asked(question, ends=(99, 99), committed=(5, 5))
-        assert (last.verdict.one_more, last.is_final) == (False, True)
+        assert (last.verdict, last.is_final) == (Verdict(False, "its members keep up"), True)
         assert sum(each.backlog for each in last.waiting) == 2 * 94
         assert question.has_advanced
 
