@@ -2,6 +2,8 @@
 
 import threading
 import time
+from contextlib import ExitStack
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,7 +24,7 @@ from streaming.cli.routing.definition_faults import Fault
 from streaming.core.times import iso_time
 from streaming.errors import UserError
 from streaming.kafka.clients import Cluster
-from streaming.system import hints, wall_clock
+from streaming.system import hints, runs, wall_clock
 from streaming.wire.activator_rows import ActivatorRow, ExitRow, HeldRow
 from streaming.wire.service_maintenance import ConnectionRow, ProgramRow, TaskRow
 from streaming.wire.signs_of_life import SignOfLife
@@ -212,6 +214,38 @@ def test_after_a_question_without_an_answer_the_next_one_follows_soon(monkeypatc
     assert asked[4] - asked[0] < 4 * contact._ASK_EVERY_S
 
 
+def test_the_end_of_a_run_on_this_machine_is_noticed_with_the_next_answer_of_kafka(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks: list[None] = []
+    is_over = threading.Event()
+    consumer = SimpleNamespace(list_topics=lambda *_, **__: None, close=lambda: None)
+
+    def found(*_: object) -> batches.Batches:
+        looks.append(None)
+        return batches.Batches("monitor", problem="no monitor runs" if is_over.is_set() else "")
+
+    monkeypatch.setattr(Cluster, "consumer", lambda *_: consumer)
+    monkeypatch.setattr(contact, "batches", found)
+    monkeypatch.setattr(contact, "_ASK_EVERY_S", 0.0)
+    monkeypatch.setattr(contact, "_LOOK_EVERY_S", float("inf"))
+    note = runs.Run(
+        process=runs.of_this_process(),
+        namespace=runs.namespace(),
+        servers="127.0.0.1:1",
+        prefix="",
+        programs=["monitor"],
+        state_directory="/",
+    )
+    with ExitStack() as run:
+        run.enter_context(runs.noted(note))
+        with contact.Contact(Cluster("127.0.0.1:1", {}), Topics()) as watched:
+            wait_until(lambda: looks, SOON_S, "the first look")
+            is_over.set()
+            run.close()
+            wait_until(lambda: watched.monitor == "no monitor runs", SOON_S, "the sentence about the monitor")
+
+
 def test_commands_in_sentences_are_code_and_names_stay_text() -> None:
     assert sentence("Start one: `a <b>`.") == Markup("Start one: <code>a &lt;b&gt;</code>.")
     assert str(sentence(f"one ` and {NAME}")) == f"one ` and {ESCAPED}"
@@ -286,7 +320,7 @@ def test_a_connection_is_shown_with_its_last_error() -> None:
     connection = ConnectionRow("tcp://south:9092", "CLOSED", TIME, 12_034, 9, 0, 2, 1_250, 0, f"refused {NAME}", TIME)
     row = ProgramRow("transport", "box:4711", 5_000, TIME, [], [connection])
     shown = html("connections.html", found=[(row, connection)], is_running=True)
-    for text in ("tcp://south:9092", "12,034", "2 (1,250 B)", "suppressed until", f"refused {ESCAPED}"):
+    for text in ("tcp://south:9092", "12,034", "2 (1,250 B)", ">was suppressed until", f"refused {ESCAPED}"):
         assert text in shown, text
 
 

@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaException
 from streaming.cli.dashboard.batches import batches
 from streaming.kafka.admin import NOBODY_ANSWERS
 from streaming.kafka.clients import Cluster
-from streaming.system import hints, wall_clock
+from streaming.system import hints, runs, wall_clock
 from streaming.wire.topics import Topics
 
 # The next question comes after this time, or sooner if a question had no answer: on a busy machine, one answer of
@@ -22,7 +22,8 @@ _RETRY_S = 0.2
 _TIMEOUT_S = 3.0
 # Kafka counts as silent after this time without an answer.
 _SILENT_MS = 6_000
-# A monitor that was killed counts as running for this time anyway.
+# A look at the monitor comes after this time, or sooner if a `run` on this machine was started or has ended. A monitor
+# that was killed elsewhere counts as running for this time anyway.
 _LOOK_EVERY_S = 10.0
 _AGAIN_AFTER_S = 5.0
 
@@ -69,7 +70,7 @@ class Contact:
     def _run(self) -> None:
         # The client requires a group. It neither joins the group nor commits anything.
         consumer = self._cluster.consumer({"group.id": "queue-activation-contact"})
-        looked_at_s, wait_s = float("-inf"), _ASK_EVERY_S
+        looked_at_s, wait_s, had_run = float("-inf"), _ASK_EVERY_S, False
         try:
             while not self._is_stopped.wait(wait_s):
                 if not self._is_answered(consumer):
@@ -79,9 +80,11 @@ class Contact:
                 was_silent = self.silent_since_ms() is not None
                 self._answered_ms = wall_clock.now_ms()
                 self.version += was_silent
-                if self.monitor or time.monotonic() - looked_at_s >= _LOOK_EVERY_S:
+                run = runs.last(self._cluster.bootstrap_servers, self._topics.prefix)
+                has_run = run is not None and run.is_running
+                if self.monitor or has_run != had_run or time.monotonic() - looked_at_s >= _LOOK_EVERY_S:
                     self._look_for_monitor()
-                    looked_at_s = time.monotonic()
+                    looked_at_s, had_run = time.monotonic(), has_run
         finally:
             consumer.close()
 
