@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -54,7 +54,6 @@ class QueueFacts:
         activators: The rows of activators about the queue.
         no_activator: The reason why no activator has a row about the queue, as far as it is known.
         is_nobody: Whether no activator has a row about the queue, and no activator runs.
-        off_by: The sentence about the cause that set the queue OFF; empty if it is ON, or the cause is not known.
         missing_topics: The sentences about the topics of its entry, if no topic of the consumer group exists.
         group: The consumer group that the queue stands for; None if its readers report.
         present: The programs that run, of those that the queue needs.
@@ -70,7 +69,6 @@ class QueueFacts:
     activators: list[Told] = field(default_factory=list)
     no_activator: str = ""
     is_nobody: bool = False
-    off_by: str = ""
     missing_topics: list[str] = field(default_factory=list)
     group: GroupFacts | None = None
     present: Present = NOBODY_MISSING
@@ -79,6 +77,18 @@ class QueueFacts:
     def is_known(self) -> bool:
         """Returns whether a command has created the queue, the monitor knows it, or an entry names its group."""
         return self.definition is not None or self.row is not None or self.group is not None
+
+    @property
+    def is_on(self) -> bool:
+        """Returns the queue's STATUS. Five rollbacks in a row set a queue OFF without a command."""
+        return bool(self.row["is_receive_enabled"]) if self.row else self.definition is None or self.definition.is_on
+
+    @property
+    def off_by(self) -> str:
+        """Returns the sentence about the cause that set the queue OFF; empty if it is ON, or the cause is not known."""
+        if self.is_on or self.definition is None:
+            return ""
+        return "Five rollbacks in a row have set it OFF." if self.definition.is_on else "A command has set it OFF."
 
     @property
     def members_now(self) -> int | None:
@@ -145,14 +155,17 @@ def find(cluster: Cluster, topics: Topics, queue: str) -> QueueFacts:
     facts.missing_topics = _missing_topics(cluster, topics, facts)
     if not facts.is_known:
         return facts
-    if definition is not None and facts.row is not None:
-        facts.off_by = _off_by(definition, facts.row)
-        definition.is_on = facts.row["is_receive_enabled"]  # five rollbacks set a queue OFF without a command
     if facts.row is not None and facts.row["activation_sequence"] > 0:
         since_ms = _activations_since_ms(facts.row["last_activated_time"])
         found = up_to(facts.row, _activations(cluster, topics, queue, since_ms))
         facts.activations = found[-_LAST_ACTIVATIONS:]
     return facts
+
+
+def with_row(facts: QueueFacts, row: dict[str, Any] | None) -> QueueFacts:
+    """Returns the facts with a row of the monitors view, if the row is newer than the row of the facts."""
+    is_newer = row is not None and (facts.row is None or row["update_time"] >= facts.row["update_time"])
+    return replace(facts, row=row) if is_newer else facts
 
 
 def up_to(row: Mapping[str, Any], activations: list[Activation]) -> list[Activation]:
@@ -185,13 +198,6 @@ def ask_for_activators(cluster: Cluster, topics: Topics, facts: QueueFacts) -> N
         file = activators.file_here(cluster, topics)
         missing, entry = activators.absence(cluster, topics, file), activators.entry_here(facts.name, file)
         facts.no_activator, facts.is_nobody = activators.nobody(missing, entry), missing is not None
-
-
-def _off_by(definition: QueueDefinition, row: dict[str, Any]) -> str:
-    """Returns the sentence about the cause that set a queue OFF: a command of its definition, otherwise rollbacks."""
-    if row["is_receive_enabled"]:
-        return ""
-    return "Five rollbacks in a row have set it OFF." if definition.is_on else "A command has set it OFF."
 
 
 def _tasks(cluster: Cluster, topics: Topics, queue: str) -> list[dict[str, Any]]:

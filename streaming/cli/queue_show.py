@@ -79,7 +79,7 @@ def as_json(facts: QueueFacts) -> dict[str, Any]:
         "queue": facts.name,
         "partitions": facts.partitions,
         "group": None if facts.group is None else facts.group.as_json(),
-        "definition": None if facts.definition is None else _definition(facts.definition),
+        "definition": None if facts.definition is None else _definition(facts.definition, facts.is_on),
         "monitor": facts.row,
         "headline": headline_of(facts),
         "why": explanation(facts),
@@ -93,11 +93,11 @@ def as_json(facts: QueueFacts) -> dict[str, Any]:
     }
 
 
-def _definition(definition: QueueDefinition) -> dict[str, Any]:
+def _definition(definition: QueueDefinition, is_on: bool) -> dict[str, Any]:
     clause, timeout_ms = definition.activation, definition.external_activation_timeout_ms
     return {
         "is_automatic": definition.is_automatic,
-        "status": _on_off(definition.is_on),
+        "status": _on_off(is_on),
         "poison_message_handling": _on_off(definition.handles_poison),
         "external_activation_timeout": None if timeout_ms is None else _duration(timeout_ms),
         "activation": None
@@ -153,7 +153,7 @@ def _of_queues(facts: QueueFacts) -> dict[str, list[str]]:
     """Returns the sections about a queue itself. For a queue of a consumer group, leaves out sections without news."""
     sections = {
         "topic": [_topic(facts)],
-        "definition": _definition_lines(facts.definition),
+        "definition": _definition_lines(facts.definition, facts.is_on),
         "notifications": _notification_lines(facts),
         "procedure": _procedure_lines(facts),
         "sessions": [_session(name, session) for name, session in facts.sessions.items()],
@@ -205,12 +205,12 @@ def _topic(facts: QueueFacts) -> str:
     return f"{partitions}: at most {readers} can receive at a time"
 
 
-def _definition_lines(definition: QueueDefinition | None) -> list[str]:
+def _definition_lines(definition: QueueDefinition | None, is_on: bool) -> list[str]:
     if definition is None:
         return ["no command has defined this queue: the defaults apply"]
     timeout_ms = definition.external_activation_timeout_ms
     return [
-        f"STATUS {_on_off(definition.is_on)}, POISON_MESSAGE_HANDLING {_on_off(definition.handles_poison)}",
+        f"STATUS {_on_off(is_on)}, POISON_MESSAGE_HANDLING {_on_off(definition.handles_poison)}",
         f"external activation time-out {'as set for the monitor' if timeout_ms is None else _duration(timeout_ms)}",
     ]
 

@@ -1,22 +1,35 @@
 """The dashboard's pages about queues: what they show, how they sort, and that names are text."""
 
+import asyncio
 import re
 import time
 
 import msgspec
 import pytest
+from starlette.requests import Request
+from starlette.types import Message
 
+from streaming.cli.dashboard import server
 from streaming.cli.dashboard.activations import of_notification
+from streaming.cli.dashboard.group_map import GroupMap
 from streaming.cli.dashboard.pages import QueuePages, _answer
 from streaming.cli.dashboard.server import Dashboard, Entry, News, Page, Part, application
 from streaming.cli.dashboard.timeline import Reader, Span, Timeline
+from streaming.cli.group_survey import Finding
 from streaming.cli.present import Present
 from streaming.cli.queue_facts import QueueFacts
+from streaming.core.activation.definition import QueueDefinition
+from streaming.core.observer.pictures import GroupState
+from streaming.core.observer.question import Answer as FinalAnswer
+from streaming.core.observer.verdict import Verdict
 from streaming.core.times import iso_time
+from streaming.kafka.group_looks import GroupKind
 from streaming.system import wall_clock
 from streaming.wire.notifications import Activation
-from tests.support.dashboards import HOSTILE, NAMES, RowsInMemory, activation, application_of, ask, row
+from tests.support.dashboards import HOSTILE, NAMES, Answer, RowsInMemory, activation, application_of, ask, row
 
+FUTURE = "9998-01-01T00:00:00.000Z"
+SOON_S = 10.0
 GARBAGE = "9999-99-99T99:99:99Z"
 MANY = 10_000
 
@@ -163,17 +176,89 @@ def test_the_answer_says_when_it_was_written_and_until_when_readers_that_ended_c
     assert ("until its lease ends" in text) == is_told
 
 
+def page_of(monkeypatch: pytest.MonkeyPatch, view: RowsInMemory, facts: QueueFacts, line: Timeline) -> Answer:
+    """Returns the page of the queue `orders`, with facts and a timeline that were read before."""
+    pages = QueuePages(view)
+    monkeypatch.setattr(pages, "_facts", lambda _: facts)
+    monkeypatch.setattr(pages, "_timeline", lambda *_: line)
+    app = application(Dashboard([Entry("/queue", pages.queue)], lambda: 0, News), NAMES, None, is_secure=False)
+    return ask(app, "/queue?name=orders")
+
+
+def test_the_answer_is_that_of_the_row_that_was_read_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_ms = wall_clock.now_ms()
+    older = row("orders", hindrance="QUIET_WINDOW", quiet_until=iso_time(now_ms + 60_000), unread_messages=7)
+    newer = row("orders", hindrance="NOTHING_UNREAD", state="INACTIVE", unread_messages=0, is_receive_enabled=False)
+    older["update_time"] = iso_time(now_ms - 5_000)
+    for facts, live in ((older, newer), (newer, older)):
+        found = QueueFacts("orders", 1, QueueDefinition(), facts)
+        text = page_of(monkeypatch, RowsInMemory([live]), found, Timeline(0, 60_000)).text
+        assert "because nothing is unread" in text
+        assert "started before" not in text
+        assert "STATUS OFF" in text
+
+
+def test_the_page_follows_when_an_instant_passes_without_any_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "_AT_LEAST_EVERY_S", float("inf"))
+    soon = iso_time(wall_clock.now_ms() + 700)
+    quiet = row("orders", hindrance="QUIET_WINDOW", quiet_until=soon, next_check_time=soon)
+    pages = QueuePages(RowsInMemory([quiet]))
+    monkeypatch.setattr(pages, "_facts", lambda _: QueueFacts("orders", 1, None, quiet))
+    monkeypatch.setattr(pages, "_timeline", lambda *_: Timeline(0, 60_000))
+    dashboard, entry = Dashboard([], lambda: 0, News), Entry("/queue", pages.queue)
+
+    async def receive() -> Message:
+        return await asyncio.Future()  # the reader stays
+
+    async def is_followed() -> bool:
+        scope = {"type": "http", "method": "GET", "path": "/queue", "query_string": b"name=orders", "headers": []}
+        events = dashboard._changes(entry, Request(scope, receive))
+        assert "No reader is started before" in await anext(events)
+        async for event in events:
+            if "No reader was to be started before" in event:
+                return True
+        return False
+
+    assert asyncio.run(asyncio.wait_for(is_followed(), SOON_S))
+
+
+def test_a_queue_is_shown_as_soon_as_its_first_row_was_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    unknown = QueueFacts("orders", 1, None, None)
+    before = page_of(monkeypatch, RowsInMemory([]), unknown, Timeline(0, 60_000))
+    assert before.status == 404
+    assert "There is no queue &#39;orders&#39; yet." in before.text
+    assert "once the monitor has written its first row" in before.text
+    after = page_of(monkeypatch, RowsInMemory([row("orders", hindrance="READER_WAITS")]), unknown, Timeline(0, 60_000))
+    assert after.status == 200, "a page that was not found loads itself again then"
+    assert "in RECEIVE: one more would have no work" in after.text
+
+
+def test_the_next_check_is_due_once_its_instant_has_passed() -> None:
+    shown_of = {at: shown(RowsInMemory([row("orders", next_check_time=at)])) for at in ("2026-01-01T00:00:00Z", FUTURE)}
+    assert ['data-label="Next check">due<' in text for text in shown_of.values()] == [True, False]
+    assert f'datetime="{FUTURE}"' in shown_of[FUTURE]
+
+
+def test_the_map_of_a_group_says_whose_answer_it_is_and_of_when() -> None:
+    seen = "2026-01-31T12:00:09.250Z"
+    dashboard, entry = Dashboard([], lambda: 0, News), Entry("/queue", lambda _: Page("orders", []))
+    for one_more, answer in ((True, "would have said then that"), (None, "did not know then whether")):
+        verdict = Verdict(one_more, "m owns 2 partitions in which messages wait")
+        finding = Finding("g", GroupKind.CLASSIC, GroupState.STABLE, 2, FinalAnswer(verdict, []))
+        page = Page("orders", [Part("group", "group.html", {"map": GroupMap(finding, seen)})])
+        text = dashboard._rendered(entry, page)["group"]
+        assert f'At <time datetime="{seen}"' in text
+        assert f"<code>queue-activation groups</code> {answer} one more reader would have work: m owns 2" in text
+        assert "One more reader would" not in text, "only the observer's answer counts"
+
+
 @pytest.mark.parametrize("has_activations", [True, False])
 def test_the_page_of_one_queue_says_each_fact_once(monkeypatch: pytest.MonkeyPatch, has_activations: bool) -> None:
     queue = row("orders", state="INACTIVE", unread_messages=0, hindrance="NOTHING_UNREAD", activation_sequence=1)
     notified = notification("orders")
     facts = QueueFacts("orders", 1, None, queue, activations=[notified], present=Present())
     line = Timeline(0, 60_000, activations=[(1, of_notification(notified))] if has_activations else [])
-    pages = QueuePages(RowsInMemory([queue]))
-    monkeypatch.setattr(pages, "_facts", lambda _: facts)
-    monkeypatch.setattr(pages, "_timeline", lambda *_: line)
-    app = application(Dashboard([Entry("/queue", pages.queue)], lambda: 0, News), NAMES, None, is_secure=False)
-    text = ask(app, "/queue?name=orders").text
+    text = page_of(monkeypatch, RowsInMemory([queue]), facts, line).text
     for said in ("because nothing is unread", "The next message activates the queue", ">INACTIVE<"):
         assert text.count(said) == 1, said
     assert "<dt>state</dt>" not in text

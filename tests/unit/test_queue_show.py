@@ -327,13 +327,24 @@ def test_the_monitor_does_not_look_again_at_an_instant_that_has_passed() -> None
         assert said in shown(row | {"next_check_time": at})
 
 
+def test_the_headline_promises_nothing_for_an_instant_that_has_passed() -> None:
+    quiet = OFF | {"state": "RECEIVES_OCCURRING", "is_receive_enabled": True, "hindrance": "QUIET_WINDOW"}
+    for at, said in (
+        ("2026-01-02T03:04:35.678Z", "No reader was to be started before 2026-01-02 03:04:35 UTC"),
+        ("9999-01-02T03:04:35.678Z", "No reader is started before 9999-01-02 03:04:35 UTC"),
+    ):
+        facts = QueueFacts("orders", 1, None, quiet | {"quiet_until": at, "next_check_time": at})
+        assert as_json(facts)["headline"].startswith(said)
+
+
 def test_what_has_set_a_queue_off_is_known_by_its_commands() -> None:
     on, off = QueueDefinition(), QueueDefinition(is_on=False)
-    assert queue_facts._off_by(on, OFF) == "Five rollbacks in a row have set it OFF."
-    assert queue_facts._off_by(off, OFF) == "A command has set it OFF."
-    assert queue_facts._off_by(on, OFF | {"is_receive_enabled": True}) == ""
-    facts = QueueFacts("orders", 1, None, OFF, off_by=queue_facts._off_by(off, OFF))
+    assert QueueFacts("orders", 1, on, OFF).off_by == "Five rollbacks in a row have set it OFF."
+    assert QueueFacts("orders", 1, on, OFF | {"is_receive_enabled": True}).off_by == ""
+    assert QueueFacts("orders", 1, None, OFF).off_by == ""
+    facts = QueueFacts("orders", 1, off, OFF)
     assert "A command has set it OFF. `queue-activation queue alter orders --status ON`" in lines_of(facts)["state"]
+    assert "STATUS OFF" in lines_of(QueueFacts("orders", 1, on, OFF))["definition"]
 
 
 def test_of_a_queue_that_is_off_the_activator_promises_no_start() -> None:

@@ -24,8 +24,14 @@ from streaming.system import wall_clock
 
 _PERIODS_S = {"1m": 60, "5m": 300, "15m": 900, "1h": 3_600}
 _DEFAULT_PERIOD = "5m"
+# The longest time between two events of the page of one queue. Its sentences change when an instant passes.
+_EVERY_S = 1.0
 _SHOWN_ACTIVATIONS = 200
 _SHOWN_READERS = 50
+_YET = (
+    " yet. A queue is there once a command has created it, or once the monitor has written its first row, about a "
+    "batch after its first message. The page shows it then by itself."
+)
 _SORTS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "queue": lambda row: row["queue"],
     "state": lambda row: (state_name(row), row["queue"]),
@@ -94,9 +100,11 @@ class QueuePages:
             return Page("Queue", [Part("answer", "error.html", {"error": "No queue is named."})], status=404)
         answer = self._kept.get(f"facts {name}", partial(self._facts, name))
         line = self._kept.get(f"timeline {period} {name}", partial(self._timeline, name, _PERIODS_S[period])).found
-        facts = answer.found
+        facts = queue_facts.with_row(answer.found, self._view.monitor(name))
         if not facts.is_known:
-            return Page(name, [Part("answer", "error.html", {"error": f"There is no queue {name!r}."})], status=404)
+            return Page(
+                name, [Part("answer", "error.html", {"error": f"There is no queue {name!r}{_YET}"})], status=404
+            )
         shown = {"name": name, "period": period, "periods": list(_PERIODS_S), "most_readers": _SHOWN_READERS}
         group = []
         if facts.group is not None:
@@ -115,7 +123,7 @@ class QueuePages:
             *group,
             Part("facts", "facts.html", {"sections": sections}),
         ]
-        return Page(name, parts)
+        return Page(name, parts, every_s=_EVERY_S)
 
     def _facts(self, name: str) -> queue_facts.QueueFacts:
         facts = queue_facts.find(self._view.cluster, self._view.topics, name)

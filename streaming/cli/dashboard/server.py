@@ -32,11 +32,12 @@ from streaming.core.times import iso_time
 from streaming.daemons.activator import words
 from streaming.errors import UserError
 from streaming.system import hints
+from streaming.system.ages import has_passed
 from streaming.system.documents import document
 
 # The shortest time between two looks for news.
 _LOOK_S = 1.0
-# The longest time without an event. The ages on a page grow without any record.
+# The longest time without an event on most pages. The ages on a page grow without any record.
 _AT_LEAST_EVERY_S = 5.0
 _MOST_FORM_BYTES = 16_384
 _COOKIE = "queue-activation-dashboard"
@@ -76,6 +77,7 @@ class Page:
         form: The template of a form above the parts; empty: none. The form stays as the user has filled it in.
         values: The values of the form.
         status: The HTTP status.
+        every_s: The longest time without an event.
     """
 
     title: str
@@ -83,11 +85,13 @@ class Page:
     form: str = ""
     values: Mapping[str, Any] = field(default_factory=dict)
     status: int = 200
+    every_s: float = _AT_LEAST_EVERY_S
 
 
 _FILTERS: dict[str, Callable[..., Any]] = {
     "instant": instants.element,
     "ago": instants.ago,
+    "has_passed": has_passed,
     "iso": iso_time,
     "count": instants.count,
     "duration": instants.duration,
@@ -224,13 +228,14 @@ class Dashboard:
     async def _changes(self, entry: Entry, request: Request) -> AsyncIterator[str]:
         """Yields JSON objects: the names of all parts in order, name -> HTML of changed parts, status, and silence."""
         known: dict[str, str] = {}
-        version, waited_s = -1, _AT_LEAST_EVERY_S
+        version, waited_s, every_s = -1, 0.0, 0.0
         while not self._is_stopped and not await request.is_disconnected():
-            if version != self._version() or waited_s >= _AT_LEAST_EVERY_S:
+            if version != self._version() or waited_s >= every_s:
                 look = self._look(entry, request.query_params)
                 version, waited_s = look.version, 0.0
                 # A reader who leaves does not cancel the rendering for the others.
                 page, rendered = await asyncio.shield(look.rendered)
+                every_s = page.every_s
                 changed = {name: html for name, html in rendered.items() if known.get(name) != html}
                 is_news = bool(changed) or list(rendered) != list(known)
                 known = rendered
