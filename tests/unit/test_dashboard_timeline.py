@@ -1,5 +1,6 @@
 """The timeline of a queue, made from its records alone, and its picture."""
 
+import re
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -8,6 +9,7 @@ import pytest
 from streaming.cli.dashboard.activations import Activated
 from streaming.cli.dashboard.pictures import SPARK_MS, picture, sparkline
 from streaming.cli.dashboard.queue_history import QueueHistory
+from streaming.cli.dashboard.server import Dashboard, Entry, News, Page, Part
 from streaming.cli.dashboard.timeline import Reader, Span, Timeline, timeline
 from streaming.core.activation import events
 from streaming.core.activation.events import ReceiveResult
@@ -210,3 +212,32 @@ def test_an_activation_names_the_new_reader_that_came_before_the_next_one() -> N
 def test_the_length_of_the_quiet_window_is_that_of_the_last_one() -> None:
     assert of(rows=(row(1_000, quiet_since=after(1_000), quiet_until=after(6_000)),)).window_ms == 5_000
     assert of(rows=(row(1_000, quiet_until=after(6_000)),)).window_ms is None
+
+
+def test_of_a_group_that_reports_nothing_the_new_reader_is_a_further_member() -> None:
+    seen = ((500, 1), (1_200, 0), (3_500, 1), (5_000, 1), (6_000, 0), (9_000, 2))
+    line = of(*((at_ms, events.GroupObserved(5, True, members, 0)) for at_ms, members in seen))
+    for at_ms in (1_000, 6_500, 20_000):
+        activation = Activated("q", "QUEUE_ACTIVATION", 1, after(at_ms), "MESSAGES_ACCUMULATING", 5, 0, ())
+        line.activations.append((FROM_MS + at_ms, activation))
+    came = [line.next_reader(number) for number in range(3)]
+    assert [each and (each[0].name, each[1]) for each in came] == [
+        ("a new member", 2_500),
+        ("a new member", 2_500),
+        None,
+    ]
+
+
+def test_a_reader_that_did_not_come_is_awaited_only_after_the_last_activation() -> None:
+    line = of()
+    for at_ms in (1_000, 8_000):
+        activation = Activated("q", "QUEUE_ACTIVATION", 1, after(at_ms), "TIMEOUT_EXPIRED", 5, 0, ())
+        line.activations.append((FROM_MS + at_ms, activation))
+    values = {"line": line, "picture": "", "periods": ["1m"], "period": "1m", "name": "orders", "most_readers": 9}
+    page = Page("orders", [Part("timeline", "timeline.html", values)])
+    text = Dashboard([], lambda: 0, News)._rendered(Entry("/queue", lambda _: page), page)["timeline"]
+    assert re.findall("none (?:yet|before the next activation)", text) == [
+        "none yet",
+        "none before the next activation",
+    ]
+    assert f'The last minute until <time datetime="{after(60_000)}"' in text

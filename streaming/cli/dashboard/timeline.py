@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import pairwise
 from typing import Any
 
 from streaming.cli.dashboard.activations import Activated
@@ -89,12 +90,19 @@ class Timeline:
     def next_reader(self, number: int) -> tuple[Reader, int] | None:
         """Returns the first new reader between an activation and the next, and the time until the reader came, in ms.
 
+        If no reader reports, an observer may have reported a further member of the consumer group.
+
         Args:
             number: The index of the activation. It has requested this reader, unless readers come by themselves.
         """
         from_ms = self.activations[number][0]
         until_ms = self.activations[number + 1][0] if number + 1 < len(self.activations) else self.until_ms
-        came = (each for each in self.readers if from_ms <= each.life.from_ms <= until_ms)
+        joined = [
+            Reader("a new member", Span(at_ms, None, "lives"))
+            for (_, before), (at_ms, members) in pairwise(self.members)
+            if members > before
+        ]
+        came = (each for each in self.readers or joined if from_ms <= each.life.from_ms <= until_ms)
         found = min(came, key=lambda each: each.life.from_ms, default=None)
         return None if found is None else (found, found.life.from_ms - from_ms)
 
