@@ -127,10 +127,9 @@ class ObserveStory(Timeline):
                 self._read[place] += 1
                 self.read += 1
 
-    def _saw_activation(self, queue: str, sequence: int, why: str) -> None:
+    def _saw_activation(self, queue: str, sequence: int, why: str, unread: int) -> None:
         self.step()
-        self._unread[queue] = self.unread(queue)
-        super()._saw_activation(queue, sequence, why)
+        super()._saw_activation(queue, sequence, why, unread)
         self._show_lag_rule(queue, "")
 
     def _show_lag_rule(self, group: str, remark: str) -> None:

@@ -84,10 +84,11 @@ class Timeline:
             self._saw_receive(_decode(input_records.receives_decoder, message))
         elif message.topic() == TOPICS.tasks:
             task, _ = decode_task(message)
-            self._saw_activation(task.queue, task.sequence, "starts a task")
+            if task.reason is not None:  # otherwise the task of an activation is started again
+                self._saw_activation(task.queue, task.sequence, "starts a task", task.unread_messages or 0)
         elif message.topic() == TOPICS.activations:
-            activation = notifications.decode(message)
-            self._saw_activation(activation.queue, activation.sequence, activation.reason or "")
+            new = notifications.decode(message)
+            self._saw_activation(new.queue, new.sequence, new.reason or "", new.unread_messages)
 
     def _saw_arrival(self, queue: str, count: int, at_s: float) -> None:  # noqa: ARG002  (for subclasses)
         """Counts messages that have arrived.
@@ -117,13 +118,14 @@ class Timeline:
         elif isinstance(record, Rollback):
             self._unread[record.queue] += self._received.pop((record.session_id, record.transaction_id), 0)
 
-    def _saw_activation(self, queue: str, sequence: int, why: str) -> None:
+    def _saw_activation(self, queue: str, sequence: int, why: str, unread: int) -> None:
         self._activations += 1
         text = f"activation {sequence}  {why}"
-        # The first activation since the queue was empty shows its latency; a later one shows how much is unread.
+        # The first activation since the queue was empty shows its latency; a later one shows how much was unread when
+        # the monitor decided.
         latency_s = self._waited_s(queue)
         if latency_s is None:
-            text += f"  {self._unread[queue]} unread"
+            text += f"  {unread} unread"
         else:
             self._latencies_s.append(latency_s)
             text += f"  {latency_s * 1000:.0f} ms"

@@ -1,0 +1,64 @@
+"""The demo of queues: what its lines say of an activation."""
+
+import io
+import json
+from typing import Any
+
+import pytest
+from confluent_kafka import Message
+from rich.console import Console
+
+from streaming.cli.demo.story import Story
+from streaming.core.activation import events
+from streaming.core.activation.events import ReceiveResult
+from tests.support.bad_output import valid_fields
+from tests.support.records_sent import record_of
+
+
+class Scene:
+    """A story in which a test lets things happen."""
+
+    def __init__(self) -> None:
+        self.output = io.StringIO()
+        self.story = Story(Console(file=self.output, width=80))
+
+    def saw(self, topic: str, value: dict[str, Any]) -> None:
+        queue, data = value["queue"].encode(), json.dumps(value).encode()
+        self.story.saw(Message(topic=topic, partition=0, offset=0, key=queue, value=data, timestamp=(1, 0)))
+
+    def send(self, count: int) -> None:
+        self.saw(*record_of(events.MessageArrived(count), "orders"))
+
+    def receive(self, program: str, count: int) -> None:
+        received = events.Receive(f"{program}/1", ReceiveResult.MESSAGES, count, False, "t")
+        for event in (received, events.Commit(f"{program}/1", "t")):
+            self.saw(*record_of(event, "orders"))
+
+    def lines(self) -> list[str]:
+        """Returns the lines of the output, without the times."""
+        return [line[10:].rstrip() for line in self.output.getvalue().splitlines()]
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+@pytest.mark.parametrize(
+    ("topic", "why"),
+    [("queue-activations", "MESSAGES_ACCUMULATING"), ("queue-tasks", "starts a task")],
+)
+def test_an_activation_has_the_number_of_unread_messages_with_which_the_monitor_decided(
+    scene: Scene, topic: str, why: str
+) -> None:
+    scene.send(70)
+    decided = {"reason": "MESSAGES_ACCUMULATING", "unread_messages": 26, "tasks_waiting": 0}
+    scene.saw(topic, valid_fields(topic, "orders", 1) | decided)
+    scene.receive("first", 54)  # before the timeline sees the next record
+    scene.saw(topic, valid_fields(topic, "orders", 2) | decided)
+    assert scene.lines()[-1] == f"orders    **  activation 2  {why}  26 unread"
+
+
+def test_a_task_that_is_started_again_is_no_activation(scene: Scene) -> None:
+    scene.saw("queue-tasks", valid_fields("queue-tasks", "orders", 1))
+    assert scene.lines() == []
