@@ -1,4 +1,4 @@
-"""The demo of queues: what its lines say of an activation."""
+"""The demo of queues: what its lines say of an activation, and when a burst goes on."""
 
 import io
 import json
@@ -27,6 +27,7 @@ class Scene:
         self.story.saw(Message(topic=topic, partition=0, offset=0, key=queue, value=data, timestamp=(1, 0)))
 
     def send(self, count: int) -> None:
+        self.story.sent["orders"] += count
         self.saw(*record_of(events.MessageArrived(count), "orders"))
 
     def receive(self, program: str, count: int) -> None:
@@ -62,3 +63,22 @@ def test_an_activation_has_the_number_of_unread_messages_with_which_the_monitor_
 def test_a_task_that_is_started_again_is_no_activation(scene: Scene) -> None:
     scene.saw("queue-tasks", valid_fields("queue-tasks", "orders", 1))
     assert scene.lines() == []
+
+
+def test_a_burst_is_open_until_two_readers_have_received_some_of_it(scene: Scene) -> None:
+    scene.receive("earlier", 5)
+    scene.story.begin_burst("orders")
+    scene.story.sent["orders"] = 5
+    scene.send(70)
+    for program, is_open in (("first", True), ("first", True), ("second", False)):
+        scene.receive(program, 30)
+        assert scene.story.open_bursts() == ["orders"] * is_open
+    assert scene.story.left("orders") == 70 - 3 * 30
+    scene.story.begin_burst("orders")
+    assert scene.story.open_bursts() == ["orders"]
+
+
+def test_messages_are_left_as_soon_as_they_are_sent(scene: Scene) -> None:
+    """Otherwise a sender that looks before the arrival is seen would send more of a burst than it needs."""
+    scene.story.sent["orders"] += 70
+    assert scene.story.left("orders") == 70

@@ -50,10 +50,14 @@ class DemoQueue:
         return Reader(self.name, [*words, "--work-seconds", str(self.work_s)], self.partitions, self.procedure_name)
 
 
-# Bursts that one reader is too slow for, a trickle, and single messages after quiet times. In between, no reader runs.
+# One reader is too slow for a burst. But where readers start slowly, it has read all before a second one comes. So a
+# burst goes on, with MORE messages whenever fewer than FEW are left, until two readers have received some.
+BURST, FEW, MORE = 70, 15, 20
+_LOOK_S = 0.25
+# Bursts, a trickle, and single messages after quiet times. In between, no reader runs.
 QUEUES = (
-    DemoQueue("orders", 2, None, 0.15, ((1.0, 70), (34.0, 70))),
-    DemoQueue("payments", 2, 2, 0.15, ((3.0, 70), (38.0, 20))),
+    DemoQueue("orders", 2, None, 0.15, ((1.0, BURST), (34.0, BURST))),
+    DemoQueue("payments", 2, 2, 0.15, ((3.0, BURST), (38.0, 20))),
     DemoQueue("invoices", 1, None, 0.05, ((4.0, 1), (7.0, 1), (10.0, 1), (13.0, 1), (40.0, 3), (46.0, 3))),
     DemoQueue("alerts", 1, 1, 0.05, ((8.0, 1), (26.0, 1), (50.0, 1))),
 )
@@ -95,7 +99,7 @@ def _create_queues(cluster: Cluster) -> None:
 
 
 class _Sender(Actor):
-    """Sends the messages of all queues at their scheduled times."""
+    """Sends the messages of all queues at their scheduled times, and goes on with bursts."""
 
     def __init__(self, cluster: Cluster, story: Story) -> None:
         super().__init__("sender")
@@ -105,12 +109,27 @@ class _Sender(Actor):
     def _act(self) -> None:
         sendings = sorted((at_s, queue.name, count) for queue in QUEUES for at_s, count in queue.sendings)
         begin_s = time.monotonic()
-        with self._producer as producer:
+        with self._producer:
             for at_s, queue, count in sendings:
-                self.pause(begin_s + at_s - time.monotonic())
-                first = self._story.sent + 1
-                producer.send_many(
-                    Message(queue, f"{queue} {first + number}".encode(), f"group-{number % CONVERSATION_GROUPS}")
-                    for number in range(count)
-                )
-                self._story.sent += count
+                while (left_s := begin_s + at_s - time.monotonic()) > 0:
+                    self._go_on(left_s)
+                if count == BURST:
+                    self._story.begin_burst(queue)
+                self._send(queue, count)
+            while self._story.open_bursts():
+                self._go_on()
+
+    def _go_on(self, most_s: float = _LOOK_S) -> None:
+        """Waits a moment, and sends more messages of bursts if necessary."""
+        self.pause(min(most_s, _LOOK_S))
+        for queue in self._story.open_bursts():
+            if self._story.left(queue) < FEW:
+                self._send(queue, MORE)
+
+    def _send(self, queue: str, count: int) -> None:
+        first = self._story.sent[queue] + 1
+        self._producer.send_many(
+            Message(queue, f"{queue} {first + number}".encode(), f"group-{number % CONVERSATION_GROUPS}")
+            for number in range(count)
+        )
+        self._story.sent[queue] += count
