@@ -69,5 +69,6 @@ def test_ctrl_c_ends_the_demo_of_plain_consumers_with_all_that_it_has_started(tm
         os.kill(demo.pid, signal.SIGINT)
         assert demo.wait(TIMEOUT_S) == 128 + signal.SIGINT
     assert "Traceback" not in log.read_text()
+    assert log.read_text().count("stopping all programs") == 1
     assert not processes_with(str(tmp_path), "environ"), "the demo left a process behind"
     assert list(tmp_path.iterdir()) == [log]

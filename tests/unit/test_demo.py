@@ -1,16 +1,22 @@
-"""The demo of queues: what its lines say of an activation, and when a burst goes on."""
+"""The demo of queues: what its lines say of an activation, when a burst goes on, and what `--keep` says."""
 
 import io
 import json
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Message
 from rich.console import Console
 
+from streaming.cli.demo.stage import Stage, _keep
+from streaming.cli.demo.starters import Starters
 from streaming.cli.demo.story import Story
 from streaming.core.activation import events
 from streaming.core.activation.events import ReceiveResult
+from streaming.kafka.clients import Cluster
+from streaming.system.stop_signals import StopSignals
 from tests.support.bad_output import valid_fields
 from tests.support.records_sent import record_of
 
@@ -82,3 +88,14 @@ def test_messages_are_left_as_soon_as_they_are_sent(scene: Scene) -> None:
     """Otherwise a sender that looks before the arrival is seen would send more of a burst than it needs."""
     scene.story.sent["orders"] += 70
     assert scene.story.left("orders") == 70
+
+
+def test_what_runs_on_is_said_with_a_command_that_sends(tmp_path: Path) -> None:
+    output, cluster, signals = io.StringIO(), Cluster("127.0.0.1:9099"), StopSignals()
+    console = Console(file=output, width=80)
+    signals.stop.set()
+    with ExitStack() as parts:
+        stage = Stage(console, tmp_path, parts, True, [cluster])
+        _keep(stage, Starters(cluster, [], tmp_path, Story(console), parts), signals, "orders")
+    assert "until Ctrl-C" in output.getvalue()
+    assert "`queue-activation send orders 'a message' --bootstrap-servers 127.0.0.1:9099`" in output.getvalue()

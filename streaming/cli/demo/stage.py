@@ -15,7 +15,7 @@ from streaming.cli.demo.timeline import Timeline
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
 from streaming.kafka.topic_follower import Start, TopicFollower
-from streaming.system import stop_signals
+from streaming.system import hints, stop_signals
 from streaming.system.embedded_broker import EmbeddedBroker
 from streaming.system.jars import broker_jars
 from streaming.system.processes import ChildProcess
@@ -41,7 +41,7 @@ class Stage:
         console: The demo's output.
         folder: A folder for files, which is deleted at the end.
         parts: The resources that are closed at the end.
-        keeps: Whether the demo goes on until a signal.
+        keeps: Whether the programs run on after the end of the story, until a signal.
         clusters: The demo's Kafka clusters.
         slowest_s: The time that the slowest part took to start.
     """
@@ -79,7 +79,7 @@ def brokers(
         console: The demo's output.
         headline: The first line of the output.
         relays: For each broker its relay, or None.
-        keeps: Whether `play` goes on until a signal.
+        keeps: Whether `play` lets the programs run until a signal.
 
     Raises:
         UserError: Java or the jars are missing, or a broker does not start.
@@ -92,7 +92,11 @@ def brokers(
             for relay in relays:
                 broker = parts.enter_context(EmbeddedBroker(relay=relay))
                 stage.clusters.append(Cluster(broker.bootstrap_servers))
-        yield stage
+        try:
+            yield stage
+        finally:
+            if stop_signals.is_asked():
+                console.print("\nstopping all programs ...")
 
 
 @contextmanager
@@ -181,7 +185,7 @@ def play(
             parts.enter_context(TopicFollower(cluster, [*topics], Start.END))
             for cluster, topics in zip(stage.clusters, timeline.topics, strict=True)
         ]
-        starters = Starters(stage.cluster, readers, stage.folder, timeline, parts)
+        starters = Starters(stage.cluster, readers, stage.folder, timeline, stage.parts)
         # A signal in the middle of a step could leave a reader behind.
         signals.only_note()
         for actor in actors:
@@ -202,22 +206,27 @@ def play(
                     program.require_running()
                 is_over = not timeline.is_anybody_there and not any(actor.is_alive() for actor in actors)
                 is_complete = is_over and timeline.is_complete()
-            if is_complete and stage.keeps:
-                _keep(stage, starters, signals)
         finally:
             for actor in actors:
                 actor.is_over.set()
             for actor in actors:
                 actor.join(stop_signals.GRACE_S if stop_signals.is_asked() else None)
-    if not is_complete:
-        timeline.gave_up()
-    is_good = timeline.summarize()
+        if not is_complete:
+            timeline.gave_up()
+        is_good = timeline.summarize()
+        if is_complete and stage.keeps:
+            _keep(stage, starters, signals, readers[0].queue)
     return 0 if is_complete and is_good else 1
 
 
-def _keep(stage: Stage, starters: Starters, signals: stop_signals.StopSignals) -> None:
-    """Starts readers until a signal."""
-    stage.console.print(f"everything goes on until Ctrl-C. Kafka is at {stage.cluster.bootstrap_servers}")
+def _keep(stage: Stage, starters: Starters, signals: stop_signals.StopSignals, queue: str) -> None:
+    """Starts readers until a signal, without lines about them."""
+    send = hints.command("send", queue, "a message", servers=stage.cluster.bootstrap_servers)
+    stage.console.print(
+        "\nAll programs run until Ctrl-C, but the demo sends and prints nothing more. To send a message, and see it on "
+        f"the dashboard: `{send}`",
+        soft_wrap=True,
+    )
     while not signals.stop.is_set():
         starters.step()
 
