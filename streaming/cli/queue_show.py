@@ -17,6 +17,7 @@ from streaming.core.activation.explanation import Situation, why
 from streaming.core.activation.headline import headline
 from streaming.core.activation.queue_monitor import Hindrance, State
 from streaming.core.activation.sessions import Session
+from streaming.core.activation.settings import DEFAULT_NOTIFICATION
 from streaming.core.numbers import plural
 from streaming.core.times import FOREVER_MS
 from streaming.system import durations, hints
@@ -216,12 +217,15 @@ def _definition_lines(definition: QueueDefinition | None, is_on: bool) -> list[s
 
 
 def _notifications(facts: QueueFacts) -> dict[str, str | None]:
-    return {"default": None} if facts.definition is None else facts.definition.notifications
+    return {DEFAULT_NOTIFICATION: None} if facts.definition is None else facts.definition.notifications
 
 
 def _notification_lines(facts: QueueFacts) -> list[str]:
-    found = _notifications(facts)
-    return [name if service is None else f"{name} to service {service}" for name, service in found.items()]
+    usual = {DEFAULT_NOTIFICATION: f"{DEFAULT_NOTIFICATION}, which a queue has unless a command says otherwise"}
+    return [
+        usual.get(name, name) if service is None else f"{name} to service {service}"
+        for name, service in _notifications(facts).items()
+    ]
 
 
 def _procedure_lines(facts: QueueFacts) -> list[str]:

@@ -15,10 +15,11 @@ from streaming.cli.dashboard.group_map import GroupMap
 from streaming.cli.dashboard.pages import QueuePages, _answer
 from streaming.cli.dashboard.server import Dashboard, Entry, News, Page, Part, application
 from streaming.cli.dashboard.timeline import Reader, Span, Timeline
+from streaming.cli.group_facts import GroupFacts
 from streaming.cli.group_survey import Finding
 from streaming.cli.present import Present
 from streaming.cli.queue_facts import QueueFacts
-from streaming.core.activation.definition import QueueDefinition
+from streaming.core.activation.definition import ActivationClause, QueueDefinition
 from streaming.core.observer.pictures import GroupState
 from streaming.core.observer.question import Answer as FinalAnswer
 from streaming.core.observer.verdict import Verdict
@@ -181,6 +182,7 @@ def page_of(monkeypatch: pytest.MonkeyPatch, view: RowsInMemory, facts: QueueFac
     pages = QueuePages(view)
     monkeypatch.setattr(pages, "_facts", lambda _: facts)
     monkeypatch.setattr(pages, "_timeline", lambda *_: line)
+    monkeypatch.setattr(pages._maps, "of", lambda _: GroupMap(problem="unknown"))
     app = application(Dashboard([Entry("/queue", pages.queue)], lambda: 0, News), NAMES, None, is_secure=False)
     return ask(app, "/queue?name=orders")
 
@@ -252,6 +254,18 @@ def test_the_map_of_a_group_says_whose_answer_it_is_and_of_when() -> None:
         assert "One more reader would" not in text, "only the observer's answer counts"
 
 
+def timeline_part(line: Timeline) -> str:
+    """Returns the part of a queue's page with the timeline and its tables."""
+    values = {"line": line, "picture": "", "periods": ["1m"], "period": "1m", "name": "orders", "most_readers": 9}
+    page = Page("orders", [Part("timeline", "timeline.html", values)])
+    return Dashboard([], lambda: 0, News)._rendered(Entry("/queue", lambda _: page), page)["timeline"]
+
+
+def queue_page(monkeypatch: pytest.MonkeyPatch, facts: QueueFacts, line: Timeline | None = None) -> str:
+    """Returns the whole page of a queue of which no row was read since its facts."""
+    return page_of(monkeypatch, RowsInMemory([]), facts, line or Timeline(0, 60_000)).text
+
+
 @pytest.mark.parametrize("has_activations", [True, False])
 def test_the_page_of_one_queue_says_each_fact_once(monkeypatch: pytest.MonkeyPatch, has_activations: bool) -> None:
     queue = row("orders", state="INACTIVE", unread_messages=0, hindrance="NOTHING_UNREAD", activation_sequence=1)
@@ -265,14 +279,51 @@ def test_the_page_of_one_queue_says_each_fact_once(monkeypatch: pytest.MonkeyPat
     assert ("<dt>last notified</dt>" in text) is not has_activations
 
 
+@pytest.mark.parametrize(
+    ("definition", "procedure", "poison"),
+    [
+        (None, False, False),
+        (QueueDefinition(), False, True),
+        (QueueDefinition(handles_poison=False, activation=ActivationClause()), True, False),
+    ],
+)
+def test_a_word_is_explained_only_on_a_page_that_has_it(
+    monkeypatch: pytest.MonkeyPatch, definition: QueueDefinition | None, procedure: bool, poison: bool
+) -> None:
+    facts = QueueFacts("orders", 1, definition, row("orders"), present=Present())
+    text = queue_page(monkeypatch, facts)
+    assert ("A session is" in text, "A procedure is" in text) == (False, procedure)
+    assert ("five rollbacks in a row" in text) is poison
+
+
+@pytest.mark.parametrize("group", [None, GroupFacts("orders", "Stable", 1)])
+def test_the_page_of_a_group_speaks_of_its_observer_instead_of_receive(
+    monkeypatch: pytest.MonkeyPatch, group: GroupFacts | None
+) -> None:
+    facts = QueueFacts("orders", 1, None, row("orders", members=1), group=group, present=Present(observer=True))
+    [about] = re.findall('<p class="about">(.*)</p>', queue_page(monkeypatch, facts))
+    assert ("RECEIVE" in about, "observer" in about) == (group is None, group is not None)
+
+
+@pytest.mark.parametrize(("members", "what"), [([], "a reader found nothing"), ([(1, 1)], "one more would have had")])
+def test_a_quiet_window_that_begins_anew_is_no_longer_than_its_legend_says(
+    members: list[tuple[int, int]], what: str
+) -> None:
+    line = Timeline(0, 60_000, quiet=[Span(0, 16_000, "quiet")], window_ms=5_000, members=members)
+    assert f"until 5 s after the last time that {what}" in timeline_part(line)
+
+
+def test_the_notification_that_every_queue_has_needs_no_name() -> None:
+    asked = [of_notification(notification("orders", notification=name)).asked for name in ("default", "audit", None)]
+    assert asked == [("a notification",), ("notification audit",), ()]
+
+
 def test_the_readers_of_a_queue_are_listed_latest_first_with_what_they_reported() -> None:
     at_ms = 1_760_000_000_000
     ended = Reader("ended", Span(at_ms, at_ms + 2_000, "lives"), [], at_ms + 2_000, 1_234)
     lives = Reader(HOSTILE, Span(at_ms + 1_000, None, "lives"), [], at_ms + 3_000, 5)
     line = Timeline(at_ms, at_ms + 60_000, readers=[ended, lives])
-    values = {"line": line, "picture": "", "periods": ["1m"], "period": "1m", "name": "orders", "most_readers": 9}
-    page = Page("orders", [Part("timeline", "timeline.html", values)])
-    text = Dashboard([], lambda: 0, News)._rendered(Entry("/queue", lambda _: page), page)["timeline"]
+    text = timeline_part(line)
     rows = [re.sub(r"\s*<[^>]*>\s*", " ", each).split() for each in re.findall("<tr><th scope=.row.*</tr>", text)]
     assert "<script>" not in text
     assert [(each[-1], "1,234" in each) for each in rows] == [("reported", False), ("reported", True)]

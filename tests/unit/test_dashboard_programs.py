@@ -1,5 +1,6 @@
 """The dashboard's pages about programs and health, as far as they need no Kafka."""
 
+import socket
 import threading
 import time
 from contextlib import ExitStack
@@ -262,6 +263,21 @@ def test_commands_in_sentences_are_code_and_names_stay_text() -> None:
 )
 def test_the_state_of_a_program(hosts: list[str] | None, is_needed: bool, state: str) -> None:
     assert Program("host", "hosts", hosts, None, is_needed).state == state
+
+
+@pytest.mark.parametrize(
+    ("servers", "address", "is_named"),
+    [
+        ("127.0.0.1:9092", "127.0.0.1", True),
+        ("localhost:9092", "0:0:0:0:0:0:0:1", True),
+        ("kafka-1:9092,kafka-2:9092", "127.0.0.1", False),
+        ("127.0.0.1:9092", "10.0.0.7", False),
+    ],
+)
+def test_this_machine_has_one_name_on_the_page(servers: str, address: str, is_named: bool) -> None:
+    """Programs write their machine's name, and Kafka knows its address."""
+    shown = program_pages._machine(Cluster(servers), address)
+    assert shown == (socket.gethostname() if is_named else address)
 
 
 def test_an_unknown_program_is_shown_as_unknown_with_the_reason() -> None:

@@ -61,6 +61,10 @@ def test_a_queue_that_is_off_is_called_so_and_has_its_last_activations() -> None
     assert "#2  2026-01-02 03:04:05 UTC  MESSAGES_ACCUMULATING, 3 unread" in text
 
 
+def test_the_notification_that_every_queue_has_is_told_from_a_setting() -> None:
+    assert "default, which a queue has unless a command says otherwise" in shown(OFF)
+
+
 def test_without_a_monitor_the_state_begins_with_that() -> None:
     for row, after in ((None, "No monitor runs, and the last one"), (OFF, "No monitor runs. This is as the last one")):
         facts = QueueFacts("orders", 1, None, row, present=Present(monitor=False))

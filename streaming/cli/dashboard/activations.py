@@ -9,6 +9,7 @@ import msgspec
 from confluent_kafka import Message
 
 from streaming.core.activation.notification import EventType
+from streaming.core.activation.settings import DEFAULT_NOTIFICATION
 from streaming.core.times import iso_ms, iso_time
 from streaming.wire.input_records import is_queue_name
 from streaming.wire.notifications import Activation
@@ -48,7 +49,8 @@ class Activated:
 
 def of_notification(found: Activation) -> Activated:
     """Returns the activation that a notification reports."""
-    asked = () if found.notification is None else (f"notification {found.notification}",)
+    name = found.notification
+    asked = () if name is None else ("a notification" if name == DEFAULT_NOTIFICATION else f"notification {name}",)
     return Activated(
         found.queue,
         found.event_type,

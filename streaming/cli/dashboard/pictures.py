@@ -68,7 +68,7 @@ class _Picture:
             self._lane("arrivals", self._dots(((at, f"{count:,} arrived") for at, count in line.arrivals), "arrival"))
             self._lane("received", self._dots(((at, f"{count:,} received") for at, count in line.receives), "receive"))
             self._lane("found nothing", self._dots(((at, "found the queue empty") for at in line.empties), "empty"))
-        self._lane("quiet window", self._bars(line.quiet, "quiet", "quiet window: no reader is requested"))
+        self._lane("quiet window", self._bars(line.quiet, "quiet", "quiet window: no messages count as accumulating"))
         self._lane(
             "reader requested", self._bars(line.suppressed, "suppressed", "a reader was requested and is awaited")
         )

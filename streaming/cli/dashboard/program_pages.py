@@ -1,5 +1,6 @@
 """The pages about programs: running programs, held notifications, periodic tasks, connections, and dead letters."""
 
+import socket
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -32,6 +33,8 @@ _EVERY_S = 5.0
 _SHOWN_QUEUES = 200
 # A dead letter has up to 256 KiB.
 _SHOWN_LETTERS = 100
+# As a user writes them, and as Kafka does.
+_LOOPBACKS = ("localhost", "127.0.0.1", "::1", "0:0:0:0:0:0:0:1")
 _LETTERS_OF = {"": "the monitor", "services": "the router and the transports"}
 
 
@@ -42,7 +45,7 @@ class Program:
     Attributes:
         name: Its name.
         group: The consumer group of its processes.
-        hosts: The machine of each process; None: not known.
+        hosts: The machine of each process: its address, or the name of this machine; None: not known.
         seen: The time of the last sign of life; None: not known.
         is_needed: Whether something is known to depend on the program.
         problem: The sentence about its fault; empty if no fault is known.
@@ -98,7 +101,7 @@ def find(
 def _kind(kafka: Cluster, topics: Topics, name: str, is_needed: bool, seen: str | None) -> Program:
     group = topics.prefix + own_programs.PROGRAMS[name][0]
     try:
-        hosts = sorted(each.host for each in own_programs.members(kafka, topics, name))
+        hosts = sorted(_machine(kafka, each.host) for each in own_programs.members(kafka, topics, name))
         problem = ""
         if name in ("monitor", "router"):
             sign = presence.last_sign(kafka, topics, name)
@@ -110,6 +113,12 @@ def _kind(kafka: Cluster, topics: Topics, name: str, is_needed: bool, seen: str 
         return Program(name, group, hosts, seen, is_needed, problem)
     except UserError as error:
         return Program(name, group, None, seen, is_needed, str(error))
+
+
+def _machine(kafka: Cluster, address: str) -> str:
+    """Returns the name of this machine, as its programs write it, for Kafka's address of it; otherwise the address."""
+    is_here = address in _LOOPBACKS and kafka.bootstrap_servers.rpartition(":")[0].strip("[]") in _LOOPBACKS
+    return socket.gethostname() if is_here else address
 
 
 def letters(kafka: Cluster, topics: Topics, of: str) -> list[dict[str, Any]]:
