@@ -254,9 +254,10 @@ def test_the_map_of_a_group_says_whose_answer_it_is_and_of_when() -> None:
         assert "One more reader would" not in text, "only the observer's answer counts"
 
 
-def timeline_part(line: Timeline) -> str:
+def timeline_part(line: Timeline, **more: object) -> str:
     """Returns the part of a queue's page with the timeline and its tables."""
     values = {"line": line, "picture": "", "periods": ["1m"], "period": "1m", "name": "orders", "most_readers": 9}
+    values |= {"hosts": {}, "is_activated": False} | more
     page = Page("orders", [Part("timeline", "timeline.html", values)])
     return Dashboard([], lambda: 0, News)._rendered(Entry("/queue", lambda _: page), page)["timeline"]
 
@@ -303,6 +304,15 @@ def test_the_page_of_a_group_speaks_of_its_observer_instead_of_receive(
     facts = QueueFacts("orders", 1, None, row("orders", members=1), group=group, present=Present(observer=True))
     [about] = re.findall('<p class="about">(.*)</p>', queue_page(monkeypatch, facts))
     assert ("RECEIVE" in about, "observer" in about) == (group is None, group is not None)
+
+
+def test_a_reader_that_a_host_runs_is_shown_with_its_host_and_processes_of_an_activator_are_linked() -> None:
+    lives = Span(0, None, "lives")
+    line = Timeline(0, 60_000, readers=[Reader("task-1/a", lives), Reader("other", lives)])
+    text = timeline_part(line, hosts={"task-1": "vm:4711", "task-2": None}, is_activated=True)
+    assert text.count("host vm:4711") == 1
+    assert 'href="/programs?search=orders"' in text
+    assert "/programs" not in timeline_part(line)
 
 
 @pytest.mark.parametrize(("members", "what"), [([], "a reader found nothing"), ([(1, 1)], "one more would have had")])

@@ -1,5 +1,6 @@
 """The dashboard's pages about programs and health, as far as they need no Kafka."""
 
+import re
 import socket
 import threading
 import time
@@ -27,6 +28,7 @@ from streaming.errors import UserError
 from streaming.kafka.clients import Cluster
 from streaming.system import hints, runs, wall_clock
 from streaming.wire.activator_rows import ActivatorRow, ExitRow, HeldRow
+from streaming.wire.activator_rows import ProgramRow as ActivatorProgram
 from streaming.wire.service_maintenance import ConnectionRow, ProgramRow, TaskRow
 from streaming.wire.signs_of_life import SignOfLife
 from streaming.wire.topics import Topics
@@ -295,6 +297,11 @@ class TestActivators:
     def test_what_is_held_back_is_shown_with_the_reason(self) -> None:
         row = activator_row(held=HeldRow("id", 7, "2 of 2 programs run"))
         assert "held: #7: 2 of 2 programs run" in self.shown(Told(row, True, 0))
+
+    def test_the_processes_that_run_are_shown(self) -> None:
+        row = activator_row(programs=[ActivatorProgram(4711, TIME), ActivatorProgram(4712, TIME)])
+        found = [re.findall(r"process (\d+)", self.shown(Told(row, is_running, 0))) for is_running in (True, False)]
+        assert found == [["4711", "4712"], []]
 
     def test_a_queue_without_a_problem_has_nothing_held_back(self) -> None:
         assert "nothing" in self.shown(Told(activator_row(), True, 0))

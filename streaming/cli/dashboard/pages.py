@@ -106,6 +106,8 @@ class QueuePages:
                 name, [Part("answer", "error.html", {"error": f"There is no queue {name!r}{_YET}"})], status=404
             )
         shown = {"name": name, "period": period, "periods": list(_PERIODS_S), "most_readers": _SHOWN_READERS}
+        shown["hosts"] = {row["task_id"]: row["host"] for row in facts.tasks}
+        shown["is_activated"] = bool(facts.activators)
         group = []
         if facts.group is not None:
             found = self._kept.get(f"map {facts.group.name}", partial(self._maps.of, facts.group.name)).found

@@ -28,6 +28,7 @@ from streaming.cli.dashboard.kept import NotYetError
 from streaming.cli.dashboard.pictures import short
 from streaming.cli.monitor_rows import state_name, unread_count
 from streaming.core.activation.headline import why_activated
+from streaming.core.activation.session_ids import program_of
 from streaming.core.times import iso_time
 from streaming.daemons.activator import words
 from streaming.errors import UserError
@@ -98,6 +99,7 @@ _FILTERS: dict[str, Callable[..., Any]] = {
     "sentence": instants.sentence,
     "capital": instants.capital,
     "short": short,
+    "program": program_of,
     "state": state_name,
     "unread": unread_count,
     "limits": words.limits,
