@@ -133,7 +133,7 @@ class Statements:
 class Conversation:
     """A side of a conversation between two services.
 
-    Its statements take effect when their transaction commits: that of `ServiceClient.transaction`, or the receive
+    Its statements take effect when their transaction commits: the block of `ServiceClient.transaction`, or the receive
     block of a queue reader. If the router refuses a statement, because the far side has ended the conversation for
     example, the statement becomes a record of service-dead-letters, which `queue-activation dead-letters --services`
     shows.
@@ -209,7 +209,8 @@ class Conversation:
         """Ends this side because of an error, which the far side gets; messages that are still held are dropped.
 
         Args:
-            code: The code of the error, which the program chooses: a positive number. The router has negative codes.
+            code: The code of the error, which the program chooses: a positive number. The codes of the router are
+                negative.
             text: The error in words, at most 3,000 characters.
 
         Raises:

@@ -119,14 +119,14 @@ class QueueConsumer:
         return [TopicPartition(self._queue, number, offset) for number, offset in offsets if offset is not None]
 
     def group_metadata(self) -> object:
-        """Returns the identity with which a transaction commits offsets. Kafka refuses that of an expelled member."""
+        """Returns the identity with which a transaction commits offsets. Kafka refuses an expelled member."""
         return self._consumer.consumer_group_metadata()
 
     def ends_to_commit(self) -> list[TopicPartition]:
         """Returns the uncommitted positions, none if the consumer is not a member of the group.
 
         The caller must have no uncommitted messages. Then only markers and aborted messages are before these positions.
-        The caller must call `group_metadata` first, so that the metadata is that of a member.
+        The caller must call `group_metadata` first, so that the metadata names a member.
         """
         uncommitted = {} if self._member_id() is None else self.partitions.uncommitted()
         return [TopicPartition(self._queue, number, offset) for number, offset in uncommitted.items()]
@@ -140,11 +140,12 @@ class QueueConsumer:
         self._consumer.close()
 
     def _without_committed(self, own: list[tuple[OwnPartition, ReceivedMessage]]) -> list[ReceivedMessage]:
-        """Returns messages of partitions that were begun at the committed offset. In others, moves to that offset.
+        """Returns the messages of partitions begun at the committed offset. Moves all other partitions to that offset.
 
-        A killed reader may leave a transaction with offsets of the group open. Until its end, Kafka does not tell the
-        committed offset. If the group gives this consumer other partitions meanwhile, librdkafka does not ask again
-        (rd_kafka_assignment_apply_offsets). It then begins at the start of the queue, because of `auto.offset.reset`.
+        A killed reader may leave a transaction with offsets of the group open. Until the transaction ends, Kafka does
+        not tell the committed offset. If the group gives this consumer other partitions meanwhile, librdkafka does not
+        ask again (rd_kafka_assignment_apply_offsets). Because of `auto.offset.reset`, it then begins at the start of
+        the queue.
         """
         begun: dict[int, tuple[OwnPartition, int]] = {}
         for partition, message in own:

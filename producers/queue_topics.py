@@ -38,7 +38,7 @@ def create_queue_topics(  # noqa: PLR0913 - each is named by the caller
         replication_factor: The number of copies of each partition.
         topic_prefix: The prefix of the monitor's topics. No queue can have the name of such a topic.
         kafka_config: More librdkafka properties, for example for security.
-        is_compared: Whether a line of the log names existing topics with another number of partitions.
+        is_compared: Whether to log which existing topics have another number of partitions than `partitions`.
 
     Raises:
         UserError: A name is not valid for a topic, or Kafka cannot be reached or refuses a topic.

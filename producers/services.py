@@ -119,8 +119,7 @@ class ServiceClient(TransactionalClient):
             service: This side's service, of the client's database.
             far_service: The service of the other side.
             is_initiator: Whether this side has begun the conversation.
-            conversation_group_id: The group of this side, for `Conversation.begin`; None: that of the conversation's
-                id.
+            conversation_group_id: The group of this side, for `Conversation.begin`; None: the conversation's id.
         """
         return Conversation(
             self._statements,

@@ -262,8 +262,8 @@ def file_of(topics: Topics, told: Mapping[str, Sequence[Told]]) -> str | None:
 def concerned(told: list[Told]) -> list[Told]:
     """Returns one row of each consumer group of activators; only rows with an entry for the queue, if there are any.
 
-    Of the rows of a group, prefers those of activators that run, then those with an entry. Of these, picks the row with
-    the latest decision, because the queue may have moved to another activator.
+    Of the rows of a group, prefers rows of activators that run, then rows with an entry. Of these rows, picks the row
+    with the latest decision, because the queue may have moved to another activator.
     """
     newest = []
     for group_id in {each.row.group_id for each in told}:
@@ -350,7 +350,7 @@ def absence(kafka: Cluster, topics: Topics, file: str | None = None) -> str | No
 
 
 def down(kafka: Cluster, topics: Topics, told: Mapping[str, Sequence[Told]], known: Collection[str]) -> dict[str, str]:
-    """Returns consumer group of activators -> the sentence that none runs in the group, although it has entries.
+    """Returns consumer group with entries, but without a running activator -> the sentence that says so.
 
     Args:
         kafka: The Kafka cluster.

@@ -51,8 +51,7 @@ class MissingTopic:
 def removed(view: Iterable[dict[str, Any]], told: Mapping[str, Sequence[Told]]) -> list[dict[str, Any]]:
     """Returns the rows of queues of consumer groups that no entry names any more and no observer reports.
 
-    An activator has a row without an entry for each such queue. An activator without a row may have an entry with a
-    pattern.
+    An activator must have a row without an entry for such a queue: without a row, it may have an entry with a pattern.
 
     Args:
         view: The monitors view.

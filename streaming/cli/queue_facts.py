@@ -178,7 +178,7 @@ def up_to(row: Mapping[str, Any], activations: list[Activation]) -> list[Activat
 
 
 def look_around(cluster: Cluster, topics: Topics, facts: QueueFacts, *, as_json: bool) -> None:
-    """Adds which of the programs that a queue needs are running. Says how old its row is, and which are missing.
+    """Adds the running programs that a queue needs. Says how old the queue's row is, and which programs are missing.
 
     Raises:
         UserError: Kafka cannot be reached or denies access.
@@ -205,7 +205,7 @@ def _tasks(cluster: Cluster, topics: Topics, queue: str) -> list[dict[str, Any]]
 
 
 def _group(cluster: Cluster, topics: Topics, facts: QueueFacts) -> GroupFacts | None:
-    """Returns the consumer group of a queue, by its entry or because an observer reports it; None without a group."""
+    """Returns the consumer group that an entry or an observer names for a queue; None if the readers report."""
     named = next((each.row for each in facts.activators if each.row.group is not None), None)
     if named is not None and named.group is not None:
         return group_facts.find(cluster, named.group, named.topics)

@@ -57,7 +57,7 @@ class Clock:
     batch_ms: int
 
     def advance(self, batch_ms: int) -> None:
-        """Moves the clock to the next batch. If the wall clock was set back, only the jump is lost."""
+        """Moves the clock to the next batch. If the wall clock was set back in between, this clock does not move."""
         self.now_ms += max(0, batch_ms - self.batch_ms)
         self.batch_ms = batch_ms
 

@@ -106,7 +106,7 @@ class Admin:
         return self.client_for_groups()
 
     def failed(self, error: KafkaException) -> None:
-        """Replaces the client after an error that makes it name a partition's former leader in all later requests."""
+        """Replaces the client after FENCED_LEADER_EPOCH: its later requests would go on naming a former leader."""
         if error.args[0].code() == KafkaError.FENCED_LEADER_EPOCH:
             self.client = self._cluster.admin_client()
 

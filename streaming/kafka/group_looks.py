@@ -101,7 +101,7 @@ class GroupLooks:
         }
 
     def new_denials(self) -> str | None:
-        """Returns the sentence about rights that this user was found to lack since the last call; None without any."""
+        """Returns the sentence about rights found missing since the last call; None if no right was found missing."""
         new = sorted(name for name, is_said in self._denied.items() if not is_said)
         self._denied |= dict.fromkeys(new, True)
         more = [f"and {len(new) - _MAX_NAMES:,} more"] if len(new) > _MAX_NAMES else []

@@ -165,8 +165,8 @@ def starting(kafka: Cluster, topics: Topics, program: str, committed_ms: int = 0
         kafka: The cluster.
         topics: The topics.
         program: The program.
-        committed_ms: When such a program last committed a batch, if that is known. One that has committed a batch since
-            the `run` was started is not about to start.
+        committed_ms: When such a program last committed a batch, if that is known. A program that has committed a batch
+            since the `run` was started is not about to start.
     """
     run = runs.last(kafka.bootstrap_servers, topics.prefix)
     if run is None or program not in run.unready or committed_ms >= run.started_ms:

@@ -98,7 +98,7 @@ def is_submitted() -> bool:
 
 
 def shuffle_partitions(spark: SparkSession) -> int:
-    """Returns the number of partitions of a shuffle, and so of the state. It is fixed by the checkpoint."""
+    """Returns the number of partitions of a shuffle, and so of the state. The checkpoint fixes this number."""
     return int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
 
 

@@ -19,7 +19,7 @@ def spare_what_is_loaded(by: str) -> None:  # noqa: ARG001  (called once for eac
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """Turns the collector off while the block runs: a batch makes many objects to look through, and no cycles."""
+    """Turns the collector off while the block runs, because a batch makes many objects but no cycles."""
     gc.disable()
     try:
         yield

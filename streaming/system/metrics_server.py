@@ -147,7 +147,7 @@ class ProgramMetrics(Collector):
     ready: str
 
     def __init__(self) -> None:
-        """Prepares the thread that gathers."""
+        """Prepares the thread that gathers the values."""
         self._is_stopped = threading.Event()
         self._gatherer = threading.Thread(target=self.gather, name="metrics", daemon=True)
 

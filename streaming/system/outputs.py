@@ -1,4 +1,4 @@
-"""Standard output and error that no record, locale or closed pipe can make fail.
+"""Keeps standard output and standard error usable, whatever the records, the locale and the pipes are.
 
 A program calls `prepare` once, at its entry. A program that runs until it is stopped prints inside `lossy`.
 """
@@ -30,7 +30,7 @@ def prepare() -> None:
 
 @contextmanager
 def lossy() -> Iterator[None]:
-    """Drops output that cannot be written while the block runs, because a pipe is closed or a disk is full."""
+    """Drops output that a closed pipe or a full disk does not take, while the block runs."""
     previous = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = map(_lossy, previous)
     try:
@@ -40,7 +40,7 @@ def lossy() -> Iterator[None]:
 
 
 def _lossy(stream: TextIO) -> TextIO:
-    """Returns a stream that never fails, to the same file; returns a stream without a file unchanged."""
+    """Returns a stream that never fails and writes to the same file; the given stream if it has no file."""
     try:
         number = stream.fileno()
     except (OSError, ValueError):

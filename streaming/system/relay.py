@@ -34,11 +34,11 @@ class Relay:
         self._is_closed = False
 
     def cut(self) -> None:
-        """Lets nothing pass."""
+        """Stops passing bytes; open connections stay open."""
         self._is_whole.clear()
 
     def mend(self) -> None:
-        """Lets everything pass again."""
+        """Passes bytes again."""
         self._is_whole.set()
 
     def __enter__(self) -> Self:

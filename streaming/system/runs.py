@@ -74,7 +74,7 @@ class Run(Struct, frozen=True, kw_only=True):
 
     @property
     def is_running(self) -> bool:
-        """Returns whether the `run` is a process of this machine that runs."""
+        """Returns whether the `run` still runs, as a process of this machine."""
         return self._is_open and identity_of(self.process.pid) == self.process
 
     @property

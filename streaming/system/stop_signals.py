@@ -160,7 +160,7 @@ _taken: list[StopSignals] = []
 
 @contextmanager
 def taken(numbers: Iterable[int] = STOP_SIGNALS) -> Iterator[StopSignals]:
-    """Takes the signals while the block runs. A nested block has the `StopSignals` of the outer block.
+    """Handles stop signals while the block runs. A nested block shares the `StopSignals` of the outer block.
 
     Only the main thread may call this function.
 

@@ -77,7 +77,7 @@ class _Thread:
         return self._code.result() if self._code.done() else None
 
     def terminate(self) -> None:
-        """Asks the part to end, and the second time to hurry."""
+        """Asks the part to end. The second call asks the part to hurry."""
         (self._signals.hurry if self._signals.stop.is_set() else self._signals.stop).set()
 
     def stop(self, timeout_s: float) -> int:
@@ -120,7 +120,7 @@ class Together:
     def run(self, signals: StopSignals) -> int:
         """Runs the programs until a stop signal arrives or one of them ends; returns the exit code.
 
-        The exit code is that of the program that ended first by itself, or that failed while it was stopped.
+        The exit code comes from the program that ended first by itself, or that failed while it was stopped.
         """
         with ExitStack() as stack:
             children: dict[str, _Running] = {}

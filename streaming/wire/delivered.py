@@ -116,7 +116,7 @@ def read_error(body: bytes) -> tuple[int, str]:
     """Returns the code and the text of an Error's body.
 
     Raises:
-        InvalidRecordError: The body is not that of an Error.
+        InvalidRecordError: The body does not belong to an Error.
     """
     try:
         root = ElementTree.fromstring(body)  # noqa: S314  (expat limits the expansion of entities)

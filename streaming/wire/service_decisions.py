@@ -171,7 +171,7 @@ class ConnectedReport(Struct, tag="CONNECTED", tag_field="type"):
 
 
 class NeedRouteReport(Struct, tag="NEED_ROUTE", tag_field="type", omit_defaults=True):
-    """A part of the router needs a route: the configuration service is to be asked for it.
+    """A part of the router needs a route. One shard then asks the configuration service for the route.
 
     Attributes:
         database: The database whose routing table has no route.

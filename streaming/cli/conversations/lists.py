@@ -180,7 +180,7 @@ class Waiting:
         messages: The number of messages.
         services: The services that the messages are for.
         since: The time since which the oldest message has been held.
-        next_try: The time of the first next try.
+        next_try: The time of the earliest next try.
     """
 
     why: str
@@ -196,7 +196,7 @@ class Waiting:
 
     @property
     def when(self) -> str:
-        """Returns the time of the first next try, with its time zone."""
+        """Returns the time of the earliest next try, with its time zone."""
         return f"{self.next_try} UTC" if self.next_try[0].isdigit() else self.next_try
 
     @property

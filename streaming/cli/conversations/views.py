@@ -75,7 +75,7 @@ class Selection:
 
 
 def idle_before(now_ms: int, idle_ms: int) -> str:
-    """Returns the latest time that a view shows for a last statement that is certainly `idle_ms` old."""
+    """Returns the latest time of a last statement in a row whose endpoint is certainly idle for `idle_ms`."""
     return iso_time(max(0, now_ms - idle_ms - SPOKEN_STEP_MS))
 
 
@@ -133,7 +133,7 @@ def identified(kafka: Cluster, topics: Topics, given: str) -> str:
 
 
 def the_one(given: str, identifiers: Iterable[str]) -> str:
-    """Returns the only identifier that begins with a text; without one, the text. Raises UserError for several."""
+    """Returns the only identifier that begins with a text; the text if none does. Raises UserError for several."""
     found = sorted(each for each in identifiers if given and each.startswith(given))
     if given in found or not found:
         return given
@@ -144,7 +144,7 @@ def the_one(given: str, identifiers: Iterable[str]) -> str:
 
 
 def read_transmissions(kafka: Cluster, topics: Topics, conversation_id: str | None = None) -> list[Transmission]:
-    """Returns held messages, oldest first: all, or at least those of a given conversation.
+    """Returns held messages, oldest first. Given a conversation, reads only the conversation's partition.
 
     Raises:
         UserError: Kafka cannot be reached or denies access, or a topic is missing.

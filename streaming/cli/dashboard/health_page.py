@@ -41,7 +41,7 @@ class HealthPage:
         return Page("Health", parts)
 
     def fault_count(self) -> int:
-        """Returns the number of faults that this page found lately. Without a result: 1 without a monitor, else 0.
+        """Returns the number of faults that this page found lately. Without a result: 1 if no monitor runs, else 0.
 
         Other pages do not search. Otherwise, a search would run in each outage of Kafka, and its time-outs may make
         librdkafka abort the process.

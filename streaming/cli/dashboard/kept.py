@@ -49,7 +49,7 @@ class _Question:
 
 
 class Kept:
-    """The last answers to some questions. Each is found anew after some time if a page asks."""
+    """The last answers to some questions. Each answer is found anew after some time if a page asks."""
 
     def __init__(
         self, every_s: float = 1.5, fresh_s: float = 20.0, silent_since_ms: Callable[[], int | None] = lambda: None

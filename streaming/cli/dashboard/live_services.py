@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 
 class BoundedRows(LatestRows[Row]):
-    """The last row of each key. Only the first keys have rows, up to a number.
+    """The last row of each key, for a limited number of keys: the keys that came first.
 
     Attributes:
         is_full: Whether there are, or were, more keys.

@@ -1,4 +1,4 @@
-"""Renders the pages, keeps them live by server-sent events, and admits users. Names from records are only text."""
+"""Renders the pages, keeps them live by server-sent events, and admits users. Escapes names from records."""
 
 import asyncio
 import hmac
@@ -119,7 +119,7 @@ class Entry:
         build: Builds the page.
         name: Its name in the navigation; empty: only other pages link the page.
         under: For a page without a name: the path of the page in the navigation to which it belongs.
-        needs_monitor: Whether the page is old without a monitor, and does not say itself that no monitor runs.
+        needs_monitor: Whether the page is out of date if no monitor runs, and does not itself say that none runs.
     """
 
     path: str
@@ -150,7 +150,7 @@ class News:
 
 @dataclass(frozen=True)
 class _Look:
-    """A page as rendered for all browsers that ask within a moment, its version, and the time of the moment."""
+    """A page, rendered once for all browsers that ask within a moment, with its version and the moment's time."""
 
     version: int
     at_s: float
@@ -228,7 +228,7 @@ class Dashboard:
         return {part.name: self._templates.get_template(part.template).render(part.values) for part in parts}
 
     async def _changes(self, entry: Entry, request: Request) -> AsyncIterator[str]:
-        """Yields JSON objects: the names of all parts in order, name -> HTML of changed parts, status, and silence."""
+        """Yields JSON objects: all parts' names in order, name -> changed HTML, status, and whether Kafka is silent."""
         known: dict[str, str] = {}
         version, waited_s, every_s = -1, 0.0, 0.0
         while not self._is_stopped and not await request.is_disconnected():

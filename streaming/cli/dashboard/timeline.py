@@ -88,12 +88,12 @@ class Timeline:
         return bool(self.members) and not (self.arrivals or self.readers)
 
     def next_reader(self, number: int) -> tuple[Reader, int] | None:
-        """Returns the first new reader between an activation and the next, and the time until the reader came, in ms.
+        """Returns the first new reader between an activation and the next activation, and the time until then, in ms.
 
         If no reader reports, an observer may have reported a further member of the consumer group.
 
         Args:
-            number: The index of the activation. It has requested this reader, unless readers come by themselves.
+            number: The index of the activation, which has requested this reader, unless readers come by themselves.
         """
         from_ms = self.activations[number][0]
         until_ms = self.activations[number + 1][0] if number + 1 < len(self.activations) else self.until_ms

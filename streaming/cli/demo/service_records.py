@@ -153,7 +153,7 @@ class ServiceRecords:
         return RouteChange(len((pinned & went_on) - wrong), len(new - wrong), len(wrong))
 
     def held_until_s(self) -> float | None:
-        """Returns the time from the creation of the missing service to the last message that was held for it."""
+        """Returns the time from the creation of the missing service to the delivery of the last message held for it."""
         arrivals_s = [each.at_s for each in self.deliveries if each.queue == INVOICES.queue]
         return None if self.created_s is None or not arrivals_s else max(arrivals_s) - self.created_s
 

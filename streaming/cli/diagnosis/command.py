@@ -51,7 +51,7 @@ def diagnose(
 
 @contextmanager
 def _progress() -> Iterator[Callable[[str], None]]:
-    """Yields a function that takes the name of the next object to look at. A terminal shows slow looks."""
+    """Yields a function for the name of the next object to look at. Shows the name on a terminal if a look is slow."""
     timers: list[Timer] = []
 
     def end() -> None:

@@ -152,7 +152,7 @@ def _decode(message: Message) -> ServiceCommand:
 
 
 def _take_row(rows: dict[bytes, _Row], message: Message) -> None:
-    """Takes a record of service-definitions. An invalid record removes the row: the router did not write it."""
+    """Takes a record of service-definitions. An invalid record is not the router's, and removes the row."""
     key, value = message.key() or b"", message.value()
     try:
         row = None if value is None else decode_json(_row_decoder, value)

@@ -60,7 +60,7 @@ class ViewRow:
         return self.state == _NOTIFIED
 
     def shows(self, instant_ms: int) -> bool:
-        """Returns whether the monitor wrote the row after an instant. The present time proves nothing: rows may lag."""
+        """Returns whether the monitor wrote the row after an instant. The row's own time decides, as rows may lag."""
         return self.as_of_ms + CLOCKS_MS >= instant_ms
 
     def moved(self, by_ms: int) -> "ViewRow":
@@ -89,7 +89,7 @@ class Held:
         blocked: The last blocking reason that was reported.
         post_time: When the monitor wrote the notification.
         retry_ms: When the activator tries again after it has given up the notification.
-        behind_ms: Since when the activator has found the view behind an exit; FOREVER_MS for never.
+        behind_ms: Since when the activator has found the view to be older than the last exit; FOREVER_MS for never.
         has_row: Whether the view has shown the queue since the notification came.
         is_shown: Whether the view has shown the activation.
         is_gone: Whether the queue was dropped. Then the view no longer shows the activation or, for an old
@@ -112,7 +112,7 @@ class Held:
     behind_ms: int = FOREVER_MS
 
     def look(self, row: ViewRow | None, now_ms: int) -> None:
-        """Notes whether the view shows the activation. A queue that is created again may soon have a row again."""
+        """Notes whether the view shows the activation. After a drop, leaves time for the row of a new queue."""
         if row is not None and row.sequence == self.sequence:
             if self.is_gone:
                 self.settled_ms = min(self.settled_ms, now_ms + SETTLE_MS)

@@ -372,7 +372,7 @@ class Queue:
         )
 
     def take_view_due(self, is_changed: bool, is_count_changed: bool, now_ms: int) -> bool:
-        """Returns whether to write the view's row now. If only a count changed, it waits for the check interval."""
+        """Returns whether to write the view's row now. A changed count alone waits for the check interval."""
         self.is_view_stale |= is_count_changed
         has_rested = now_ms - self.view_written_ms >= self.settings.check_interval_ms
         if not (is_changed or self.is_definition_changed or (self.is_view_stale and has_rested)):

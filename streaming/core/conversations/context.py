@@ -111,7 +111,7 @@ class Context:
             returned: The addresses from which messages of the conversation have come back to this instance.
 
         Returns:
-            The decision. The address of a mirrored route is that of the principal.
+            The decision. For a mirrored route, the address is the principal's address.
         """
         service = conversation.to_service
         decision = resolve(

@@ -11,7 +11,7 @@ conversation with the same identifier: after the router has forgotten a conversa
 conversation.
 
 A delivery without a number (a timer, an Error about an unknown conversation) has no place in the order of its
-direction. So its failure refuses no other delivery, and their failures do not refuse it. Otherwise the router could not
+direction. So its failure refuses no other delivery, and no other failure refuses it. Otherwise the router could not
 know which later messages of the direction are still to be returned.
 """
 

@@ -200,7 +200,7 @@ class Receiving(Step):
     """A conversation in a batch: the messages from its far endpoint."""
 
     def take_own_back(self, envelope: Envelope) -> None:
-        """Takes a dropped message. If this side sent it, its route leads back here, and another route is tried."""
+        """Takes a dropped message. If this side sent the message, its route leads back here: tries another route."""
         sequence = envelope.message_sequence_number
         far = self.conversation.far_at(TARGET if envelope.is_initiator else INITIATOR)
         if far is None or self.conversation.services != _services(envelope):

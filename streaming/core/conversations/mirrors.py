@@ -1,9 +1,9 @@
 """Mirrored routes: the principal of the database to which a route with two addresses leads.
 
 Before a mirrored route is used, both addresses are asked for their roles. Messages go to the address that has the
-principal; if both addresses have a principal, to that with the higher epoch. A principal with a lower epoch than the
-last known principal is outdated and gets nothing. While no address has the principal, nothing is sent, and both
-addresses are asked again every 10 s. Both are also asked when the principal cannot be reached.
+principal; if both addresses have a principal, to the principal with the higher epoch. A principal with a lower epoch
+than the last known principal is outdated and gets nothing. While no address has the principal, nothing is sent, and
+both addresses are asked again every 10 s. Both are also asked when the principal cannot be reached.
 
 If the principal does not acknowledge messages in time, it is asked again for its role. Every 5 minutes at most, the
 other address is asked too. It may have a new principal, about which an old principal without a router learns nothing.

@@ -26,7 +26,7 @@ class Spread(Generic[T]):
     """
 
     def __init__(self, destinations: Iterable[tuple[T, tuple[str | None, ...]]]) -> None:
-        """Prepares destinations. Each comes with the texts that follow the conversation's identifier in its hash."""
+        """Prepares destinations, each with the texts that are hashed for it after the conversation's identifier."""
         found = [*destinations]
         self._destinations = [destination for destination, _ in found]
         self._texts = [_joined(("", *texts)) for _, texts in found]

@@ -238,7 +238,7 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
     def wants(self, notification: str | None) -> bool:
         """Returns whether records for this event notification count.
 
-        None means BROKER_QUEUE_DISABLED of a queue without event notifications.
+        The name is None in the record BROKER_QUEUE_DISABLED of a queue without event notifications.
         """
         return self.notification is None or notification is None or notification == self.notification
 

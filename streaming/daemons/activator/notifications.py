@@ -205,8 +205,8 @@ class MonitorsView(LatestRows[ViewRow]):
     """The latest row of every queue monitor.
 
     Attributes:
-        clock_ms: How much the activator's clock is ahead of the wall clock. It differs if the wall clock was set, or if
-            the machine was suspended, since the activator's start.
+        clock_ms: How much the activator's clock is ahead of the wall clock. The difference changes if the wall clock is
+            set or the machine is suspended after the activator's start.
     """
 
     clock_ms: int = 0

@@ -40,8 +40,7 @@ def log_file_of(template: str | None, state_directory: Path, queue: str) -> Path
 
     Args:
         template: The entry's `log_file`, in which slashes of queue names are replaced, so that the file stays in its
-            folder. None: a separate file in the state directory, because a user of one terminal could not tell the
-            outputs apart.
+            folder. None: a separate file in the state directory, because on one terminal the outputs would mix.
         state_directory: The activator's state directory.
         queue: The queue.
     """

@@ -85,7 +85,7 @@ class Queues:
         """Makes new rows for queues of which this activator has no record.
 
         The row of a queue that stands for a consumer group also says that the queue has an entry. Another activator may
-        have none, and views say that no observer watches the group if no activator has an entry.
+        have no entry, and if no activator has one, views say that no observer watches the group.
         """
         for queue in queues - self.records.keys():
             entry, refusal = self.config.current.program_for(queue)

@@ -107,7 +107,7 @@ def require_program(wanted: Invocation) -> None:
 
 
 def import_problem(procedure: Procedure, connection: Mapping[str, str]) -> str | None:
-    """Imports a procedure's function in a process like that of its tasks; returns why that fails, or None.
+    """Imports a procedure's function in a process like the function's tasks; returns why the import fails, or None.
 
     The process ends at the latest when the host ends, and a Ctrl-C does not reach it.
     """

@@ -78,7 +78,7 @@ class StartRecords:
     def take(self, timeout_s: float, is_wanted: bool) -> StartRecord | None:
         """Returns the next task, if `is_wanted` and if a task comes in time. In any case, keeps up the membership.
 
-        A record that is not a task is passed over; its offset is committed with that of the next task.
+        A record that is not a task is passed over; its offset is committed with the offset of the next task.
 
         Raises:
             UserError: Kafka does not allow this host to read the topic or to be a member of the group.

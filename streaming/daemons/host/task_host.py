@@ -205,7 +205,7 @@ class TaskHost:
             Thread(target=self._check_functions, name="check of functions", daemon=True).start()
 
     def _check_functions(self) -> None:
-        """Logs at once which functions cannot be run. Otherwise, only the first task of each would show the fault."""
+        """Logs at once which functions cannot be run. Otherwise, only a function's first task would show the fault."""
         for procedure in self._config.current.procedures:
             problem = import_problem(procedure, self._connection)
             if problem is not None:

@@ -78,7 +78,7 @@ def watches(config: Config, kinds: Mapping[str, GroupKind], settings: ObserverSe
 
 
 def _entries(config: Config, groups: Iterable[str]) -> Iterator[tuple[str, ProgramEntry]]:
-    """Yields the groups that an entry names. Groups whose entry is not a pattern come first, with any queue name."""
+    """Yields each group that an entry names, with the entry. Entries that choose the queue's name precede patterns."""
     found = [(group, entry) for group in groups if (entry := config.entry_of_group(group)) is not None]
     yield from sorted(found, key=lambda each: each[1].is_pattern)
 

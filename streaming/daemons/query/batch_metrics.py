@@ -30,7 +30,7 @@ class Batches:
 
         Args:
             prefix: The beginning of the metrics' names.
-            sources: One topic of each source that is counted by name -> the source's name.
+            sources: Topic -> name of its source; one topic for each source that the metrics name.
             registry: The registry.
         """
         self.last_committed_s: float | None = None

@@ -46,7 +46,7 @@ class Measured:
 
     Attributes:
         prefix: The topic prefix, which all labels leave out.
-        sources: One topic of each source that is counted by name -> the source's name.
+        sources: Topic -> name of its source; one topic for each source that the metrics name.
         inputs: The topics that the query reads.
         outputs: The topics whose records are counted.
         views: The topics of the views that the metrics follow.

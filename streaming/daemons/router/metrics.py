@@ -1,4 +1,4 @@
-"""The router's metrics: those of any query, and the numbers of decisions, conversations and held messages."""
+"""The router's metrics: the metrics of any query, and the numbers of decisions, conversations and held messages."""
 
 import time
 from collections import Counter

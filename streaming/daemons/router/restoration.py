@@ -285,7 +285,7 @@ def _viewed_conversations(cluster: Cluster, topics: Topics) -> dict[str, tuple[i
 
 
 def _closed(name: str) -> Suspect:
-    """Returns a suspect conversation whose sides are told of its end only if the copy contains the conversation."""
+    """Returns a suspect conversation without services: its sides get an Error only if the copy has the conversation."""
     return Suspect(name, ("", ""), (None, None), (name, name))
 
 

@@ -90,7 +90,7 @@ class Connections:
         """Sends a message of another instance on, at once or when the connection is open.
 
         Returns:
-            The number of Service Broker's message if the message is dropped.
+            The number of Service Broker's message for the reason if the message is dropped; otherwise None.
         """
         connection = self._connection(decision.address)
         if connection is None:

@@ -31,7 +31,7 @@ class RecordsUnavailableError(Exception):
 
 
 class RecordReader(PartitionReader):
-    """The records of one partition. A record may be read again, which takes a seek of some milliseconds."""
+    """The records of one partition. A record can be read again, after a seek of some milliseconds."""
 
     def __init__(self, cluster: Cluster, topic: str, partition: int) -> None:
         """Creates the client. The first `get` connects."""
@@ -118,7 +118,7 @@ class RecordReader(PartitionReader):
             self._next, self._end = wanted, low
 
     def _is_missing(self, offset: int) -> bool:
-        """Returns whether a record has been missing at the end of the partition for long."""
+        """Returns whether a record at or after the partition's end has been missing for _GONE_AFTER_S."""
         if not 0 <= self._end <= offset:
             return False
         if self._missing is None or self._missing[0] != offset:

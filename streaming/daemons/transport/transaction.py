@@ -149,7 +149,7 @@ class Transaction:
             self._context.share.waiting.appendleft(self._taken[-1])
 
     def aborted(self) -> None:
-        """Puts back all records."""
+        """Puts back all records, to be carried out again."""
         self._context.share.waiting.extendleft(reversed(self._taken))
 
     def _is_full(self) -> bool:

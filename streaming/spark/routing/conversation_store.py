@@ -95,7 +95,7 @@ class ConversationStore:
         return len(self._resting) + len(self.taken)
 
     def mark(self, changes: Changes) -> None:
-        """Makes the conversations due that changed definitions concern."""
+        """Makes due the conversations that changed definitions concern."""
         if not changes or not len(self._resting):
             return
         held = [self._numbers("held_to_initiator"), self._numbers("held_to_target")]

@@ -133,7 +133,7 @@ class _ShardStep:
         return TakenShard(self.rows, self.state.row(wake_ms), wake_ms - context.now_ms, self.done)
 
     def _write_definitions(self, advanced: Advanced) -> None:
-        """Keeps the definitions after commands and expired routes, and writes the rows about them."""
+        """Stores the definitions after commands and expiries. One shard also writes the rows about the changes."""
         before, self.state.definitions = self.state.definitions, advanced.stored
         if self.partition != _WRITER_OF_SHARED:
             return

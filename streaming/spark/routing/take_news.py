@@ -23,7 +23,7 @@ class Store(Protocol):
     """The conversations of a shard."""
 
     def mark(self, changes: Changes) -> None:
-        """Makes the conversations due that changed definitions concern."""
+        """Makes due the conversations that changed definitions concern."""
         ...
 
     def held_of(self, services: Collection[str]) -> set[str]:
@@ -42,7 +42,7 @@ class Store(Protocol):
 def take_news(
     context: Context, news: Sequence[News], away: dict[str, int], store: Store, changes: Changes
 ) -> list[NeedRouteReport]:
-    """Takes the reports for every shard. Makes the conversations due that reports or changed definitions concern.
+    """Takes the reports for every shard. Makes due the conversations that reports or changed definitions concern.
 
     Args:
         context: The context.

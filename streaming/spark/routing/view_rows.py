@@ -146,7 +146,7 @@ def _transmission_fields(conversation: Conversation, to: int, messages: int, clo
 
 
 def _far_broker_instance(conversation: Conversation, side: int) -> str | None:
-    """Returns the broker instance that messages to a side name; None to an initiator in this instance."""
+    """Returns the broker instance that messages to a side name; None for an initiator in this instance."""
     if side == TARGET:
         return conversation.to_broker_instance
     return (conversation.far.broker_instance or None) if conversation.far is not None else None
