@@ -134,9 +134,9 @@ class Conversation:
     """A side of a conversation between two services.
 
     Its statements take effect when their transaction commits: the block of `ServiceClient.transaction`, or the receive
-    block of a queue reader. If the router refuses a statement, because the far side has ended the conversation for
-    example, the statement becomes a record of service-dead-letters, which `queue-activation dead-letters --services`
-    shows.
+    block of a queue reader. If the router refuses a statement, for example because the far side has ended the
+    conversation, the statement becomes a record of service-dead-letters, which `queue-activation dead-letters
+    --services` shows.
 
     Attributes:
         conversation_id: The conversation's identifier, which is also its only secret.
@@ -286,7 +286,8 @@ def _checked(headers: Headers) -> tuple[tuple[str, bytes], ...]:
     """Returns the headers of a program's message.
 
     Raises:
-        UserError: Kafka's client could not send a header. An error at the commit would roll back received messages.
+        UserError: Kafka's client cannot send a header. If only the commit raised the error, received messages would be
+            rolled back.
     """
     found = tuple(headers)
     for header in found:

@@ -84,7 +84,8 @@ class QueueProducer(TransactionalClient):
         Raises:
             UserError: A queue's name is not valid for a topic, the topic does not exist, or Kafka does not allow this
                 client to write to it. Nothing was sent.
-            TransactionAbortedError: Kafka did not accept the messages. None is visible, and they can be sent again.
+            TransactionAbortedError: Kafka did not accept the messages. No message is visible, and the caller can send
+                them again.
             ClientUnusableError: This producer cannot continue, and it is unknown whether the messages were sent.
         """
         batch = list(messages)

@@ -138,7 +138,8 @@ class ServiceClient(TransactionalClient):
         Without this block, each statement is sent at once.
 
         Raises:
-            TransactionAbortedError: Kafka did not accept the statements. None is visible, and they can be made again.
+            TransactionAbortedError: Kafka did not accept the statements. No statement is visible, and the caller can
+                make them again.
             ClientUnusableError: This client cannot continue, and it is unknown whether the statements were sent.
             RuntimeError: There is an open transaction already.
         """

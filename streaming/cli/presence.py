@@ -145,7 +145,7 @@ def introduce(
         as_json: Whether the view is for programs. Its rows have times of their own.
         without: The sentence to add if no such program runs, after a blank; None: the usual sentence.
         file: The activator's file, if it is known.
-        times: The times of the view's rows. Signs of life come less often than rows.
+        times: The times of the view's rows, because signs of life come less often than rows.
     """
     present = NOBODY_MISSING
     sign, denied = _sign_or_denial(kafka, topics, program)

@@ -242,7 +242,7 @@ def is_known(cluster: Cluster, topics: Topics, queue: str) -> bool:
 
 
 def no_queue(cluster: Cluster, topics: Topics, queue: str) -> UserError:
-    """Returns the error about an unknown queue. It does not advise to create a queue for a consumer group."""
+    """Returns the error about an unknown queue. For a consumer group, it does not advise to create a queue."""
     entry = activators.entry_of_run(cluster, topics, queue)
     if entry is not None and entry.group is not None and not entry.is_pattern:
         return UserError(

@@ -144,7 +144,7 @@ def _pieces(records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def unpack(frames: Iterable[pd.DataFrame]) -> pa.Table:
-    """Returns the records of a shard's blocks, by RECORDS, in no particular order.
+    """Returns the records of a shard's blocks, with the schema RECORDS, in no particular order.
 
     Args:
         frames: Blocks as Spark hands them over, with the columns of BLOCKS.

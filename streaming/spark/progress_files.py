@@ -1,4 +1,4 @@
-"""The files in which Spark keeps the progress of a query. A query can continue only if the newest are not corrupt."""
+"""The files in which Spark keeps the progress of a query. A query can continue only if the newest files are whole."""
 
 import json
 

@@ -30,7 +30,7 @@ def counter(spark: SparkSession) -> "Accumulator[Counter[str]]":
 
 
 def counted(frames: Iterator[pd.DataFrame], written: "Accumulator[Counter[str]]") -> Iterator[pd.DataFrame]:
-    """Yields the frames unchanged, by shard_worker.OUTPUT_SCHEMA, and counts their rows."""
+    """Yields the frames unchanged, with the schema shard_worker.OUTPUT_SCHEMA, and counts their rows."""
     for frame in frames:
         written.add(Counter(frame["topic"]))
         yield frame

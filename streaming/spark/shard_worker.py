@@ -31,7 +31,7 @@ class TakenShard(NamedTuple):
 
     Attributes:
         rows: The rows to be written, in order.
-        state: The new state, by the query's schema; None keeps the stored state and writes none.
+        state: The new state, with the query's schema; None keeps the stored state and writes none.
         wake_delay_ms: The time from the batch to the shard's wake-up.
         done: Periodic task -> the number of things that the batch has done for the task.
     """
@@ -79,7 +79,7 @@ def take_batch(
         report_wake: Called with the key, the batch's timestamp, and the time from the batch to the shard's wake-up.
 
     Yields:
-        The rows to be written, by OUTPUT_SCHEMA.
+        The rows to be written, with the schema OUTPUT_SCHEMA.
     """
     worker_gc.spare_what_is_loaded("take_batch")
     with worker_gc.no_collection():

@@ -7,7 +7,7 @@ _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"))
 
 
 def instant(iso: str | None) -> str:
-    """Returns a time of a record (ISO 8601 in UTC) as `14:03:12`, after the date if it is not of today."""
+    """Returns a time of a record (ISO 8601 in UTC) as `14:03:12`, with the date before it on another day."""
     return _shown(iso, today()) if iso else "-"
 
 

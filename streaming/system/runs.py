@@ -45,7 +45,7 @@ class Run(Struct, frozen=True, kw_only=True):
         prefix: The prefix of its topics.
         programs: The names of its programs.
         file: The full name of the activator's file; None if there is none.
-        directory: Its working directory, where its relative names of files are; empty if it is not known.
+        directory: Its working directory, the base of its relative file names; empty if it is not known.
         services: Whether it also runs the programs that services need, although it has a file.
         options: Its other options.
         config: The file of --config before the command; None if there is none.

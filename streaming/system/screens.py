@@ -94,9 +94,9 @@ class RecordTable:
         """Stores the records.
 
         Args:
-            columns: The columns. The first one says what the record is about.
+            columns: The columns. The first column says what the record is about.
             rows: The values of each record.
-            gap: The spaces between two columns, where there is room for more than one.
+            gap: The spaces between two columns, where there is room for more than one space.
             grouped_by: The number of columns at the left that have the same values in neighbouring rows.
             narrower: The same records in fewer columns.
         """

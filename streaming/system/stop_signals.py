@@ -117,7 +117,7 @@ class StopSignals:
             raise Stopped(self._number)
 
     def give_back(self) -> None:
-        """Restores the previous handlers, or ignores the signals if the program ends because of one."""
+        """Restores the previous handlers, or ignores the signals if the program ends because of a signal."""
         for number, previous in self._previous.items():
             signal.signal(number, signal.SIG_IGN if self.stop.is_set() else previous)  # type: ignore[arg-type]
 

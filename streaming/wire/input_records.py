@@ -297,8 +297,8 @@ _Input = TypeVar("_Input", bound=InputRecord)
 class _CommandDecoder:
     """Decodes commands, and refuses fields that look misspelt.
 
-    If such a field were ignored, the definition would silently differ from the intended one. All other unknown fields
-    are ignored, as in every record.
+    If such a field were ignored, the definition would silently differ from the user's intention. All other unknown
+    fields are ignored, as in every record.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Finds misspelt fields of commands: if they were ignored, a definition would silently differ from the intended one."""
+"""Finds misspelt fields of commands: if ignored, they would make a definition silently differ from the intention."""
 
 from collections.abc import Collection, Iterable
 from difflib import get_close_matches

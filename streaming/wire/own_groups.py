@@ -15,5 +15,5 @@ _ENDS = tuple(map(own_group, _PROGRAMS))
 
 
 def is_own_group(name: str) -> bool:
-    """Returns whether a consumer group has the default name of the group of one of this project's programs."""
+    """Returns whether a consumer group has the default name for a group of this project's programs."""
     return name.endswith(_ENDS)

@@ -225,7 +225,7 @@ def reasons(rows: Iterable[TransmissionRow]) -> list[Waiting]:
 
 
 def _advice(rows: Sequence[TransmissionRow]) -> str:
-    """Returns advice about messages with one reason, after a full stop; empty if the user need not do anything."""
+    """Returns advice about messages held for one reason, after a full stop; empty if the user need not do anything."""
     if rows[0].number != NO_SERVICE:
         return ""
     create = hints.command("service", "create", "SERVICE", "--database", "DATABASE", "--queue", "QUEUE")

@@ -43,7 +43,7 @@ class Delivery:
 
 @dataclass(frozen=True)
 class Differences:
-    """The number of messages of conversations that were lost, came twice, or came out of order."""
+    """The numbers of messages that were lost, came twice, or came out of order."""
 
     lost: int
     twice: int

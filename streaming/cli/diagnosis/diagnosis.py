@@ -30,7 +30,7 @@ class Part:
 
     Attributes:
         faults: The faults.
-        writer: The program whose views show the faults of the later parts; empty: the program of the previous part.
+        writer: The program whose views show the faults of the following parts; empty: as in the previous part.
     """
 
     faults: list[Fault]

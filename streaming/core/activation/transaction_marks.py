@@ -99,7 +99,7 @@ class Marks:
         self._counted.clear()
 
     def end(self, session_id: str, now_ms: int) -> int:
-        """Returns how many messages of an ended session or program the count lacks. They are unread again."""
+        """Returns how many messages of an ended session or program the count lacks. These messages are unread again."""
         self.drop_old(now_ms)
         messages = 0
         for key in list(self._missing.get(session_id, ())):

@@ -113,8 +113,8 @@ class Returned:
     """The last deliveries that the transport has returned.
 
     Attributes:
-        below: The number below which messages were held when the deliveries were returned.
-        since_ms: The instant since which these messages have been held, unless they have arrived in the meantime.
+        below: The number of the first message after the messages that were held when the deliveries were returned.
+        since_ms: The instant since which those of the held messages that have not arrived yet have been held.
     """
 
     below: int

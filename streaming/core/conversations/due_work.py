@@ -153,7 +153,7 @@ def retry(context: Context, conversation: Conversation) -> None:
 
 
 def look(context: Context, conversation: Conversation) -> bool:
-    """Does the work that passed time or changed definitions make due. Returns whether the conversation is kept."""
+    """Does the work that is due by time or after a change of definitions. Returns whether the conversation is kept."""
     looking = _Looking(context, conversation)
     for side in (INITIATOR, TARGET):
         looking.end_if_dropped(side)

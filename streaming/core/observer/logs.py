@@ -16,7 +16,7 @@ class PartitionLog:
 
     Attributes:
         begin: The first offset that Kafka still has.
-        ends: The instants at which a look has found a new last stable offset, with the offset; the newest last.
+        ends: Instant and offset of each look that has found a new last stable offset; the newest last.
     """
 
     begin: int

@@ -1,4 +1,4 @@
-"""Step 1 of a routing decision: the routes of a table that match. The first of seven rules that finds a route decides.
+"""Step 1 of a routing decision: the routes of a table that match. Of seven rules, the first to find a route decides.
 
 1   The conversation names a broker instance: routes with exactly its service and broker instance.
 2   Routes with exactly its service, and no broker instance.

@@ -53,7 +53,7 @@ def resolve(  # noqa: PLR0913  (three of them are rare)
         principal_of: Returns the address of the principal of a route with a mirror; None if no principal is known.
             Without this function, the principal counts as being at the route's own address.
         returned: The addresses from which messages of the conversation have come back to this instance.
-        explanation: Collects the steps for people. It costs time.
+        explanation: Collects the steps for people, which costs time.
     """
     return _Resolution(
         definitions, instance, conversation, questions, is_literal, principal_of, returned, explanation

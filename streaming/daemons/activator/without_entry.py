@@ -1,4 +1,4 @@
-"""Queues that were activated although no entry of the config is for them. Each is logged once."""
+"""Queues that were activated although no entry of the config is for them. Each queue is logged once."""
 
 from streaming.core.activation.held_notifications import ViewRow
 from streaming.daemons.activator.config import Config

@@ -1,4 +1,4 @@
-"""Metrics of each batch: the duration, the number of records that were read, and the lateness for due shards."""
+"""Metrics of each batch: the duration, the number of records read, and how late the batch took due shards."""
 
 import time
 from collections.abc import Mapping

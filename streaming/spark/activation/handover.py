@@ -1,4 +1,4 @@
-"""Continues an older checkpoint in a new one with another number of shards, by taking over its state and offsets.
+"""Gives a new checkpoint, with another number of shards, the state and the offsets of an older checkpoint.
 
 The monitor only reads the older checkpoint. Each shard of the new checkpoint gets its queues with its first batch.
 Until all shards are stored, every start reads the older checkpoint again, so a crash in between loses nothing.
@@ -35,7 +35,7 @@ class Handover:
 
     Attributes:
         offsets: topic -> partition -> the first offset still to be read.
-        states: key of a shard -> its state, by shard_state.STATE_SCHEMA.
+        states: key of a shard -> its state, with the schema shard_state.STATE_SCHEMA.
     """
 
     offsets: Mapping[str, Mapping[str, int]]

@@ -42,7 +42,7 @@ def order_of(batch: pa.Table) -> _Integers:
     batch").
 
     Args:
-        batch: The records, by blocks.RECORDS, in any order.
+        batch: The records, with the schema blocks.RECORDS, in any order.
     """
     # Topic and partition as one number, which orders by rank and then by partition.
     place = batch.column("source").to_numpy().astype(np.int64) << 32 | batch.column("partition").to_numpy()
@@ -183,7 +183,7 @@ def by_key(batch: pa.Table, keys: pa.DictionaryArray, ahead_ms: int = 0) -> Iter
     """Yields the records of a batch in order, key by key. The keys have the order of their first records.
 
     Args:
-        batch: The records, by blocks.RECORDS.
+        batch: The records, with the schema blocks.RECORDS.
         keys: Their keys, by `keys_of`.
         ahead_ms: How far the shard's clock is ahead of the wall clock.
     """

@@ -8,7 +8,7 @@ _FILE_NAME = "queue-activation.reports-lost"
 
 
 class LostMark:
-    """An empty file in a checkpoint, which says that reports are lost. It is deleted when all shards know that."""
+    """An empty file in a checkpoint, which says that reports are lost. It is deleted once all shards know this."""
 
     def __init__(self, spark: SparkSession, location: str, older: str | None) -> None:
         """Stores the locations of the file.

@@ -26,8 +26,8 @@ def run_shard(
     """Takes one shard through one batch.
 
     Args:
-        kept: The shard's state, by STATE_SCHEMA; None if Spark has no state.
-        batch: The shard's records, by blocks.RECORDS, in any order.
+        kept: The shard's state, with the schema STATE_SCHEMA; None if Spark has no state.
+        batch: The shard's records, with the schema blocks.RECORDS, in any order.
         batch_ms: The batch's timestamp.
         settings: The settings.
         taken_over: The state from an older checkpoint with which the shard begins if Spark has no state.

@@ -43,7 +43,7 @@ class ShardState:
         clock: The shard's clock.
         wake_ms: The earliest wake-up of its queues.
         queues: The queues that are Python objects: name -> (wake-up, snapshot).
-        resting: All other queues, by QUEUES.
+        resting: All other queues, with the schema QUEUES.
         size_bytes: The size of all queues, not compressed.
     """
 

@@ -33,7 +33,7 @@ _SETTINGS_PREFIX = "queue-activation.settings-"
 
 
 class RouterLayout(Struct):
-    """The settings with which a checkpoint was made and which it cannot change.
+    """The settings that a checkpoint fixes when it is created.
 
     Attributes:
         program: The program of the checkpoint.

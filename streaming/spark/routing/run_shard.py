@@ -27,12 +27,12 @@ def run_shard(  # noqa: PLR0913, PLR0917  (the parts of a batch)
     """Takes one shard through one batch.
 
     Args:
-        kept: The shard's state, by STATE_SCHEMA; None if Spark has no state of it.
-        batch: The records of the batch, by blocks.RECORDS, in any order.
+        kept: The shard's state, with the schema STATE_SCHEMA; None if Spark has no state of the shard.
+        batch: The records of the batch, with the schema blocks.RECORDS, in any order.
         batch_ms: The batch's timestamp.
         settings: The settings.
         partition: The number of the shard's partition of service-messages.
-        restored: The beginning of the shard if Spark has no state of it.
+        restored: The beginning of the shard if Spark has no state of the shard.
 
     Raises:
         UnknownFormatError: The checkpoint was written by a newer version.

@@ -15,7 +15,7 @@ from streaming.wire.topics import Topics
 
 
 class Record(NamedTuple):
-    """A record of a batch, by blocks.RECORDS. The value of a message is its envelope (query.py)."""
+    """A record of a batch, with the schema blocks.RECORDS. The value of a message is its envelope (query.py)."""
 
     source: int
     partition: int

@@ -31,7 +31,7 @@ class RestoredShard(Struct):
     """The beginning of a shard in the new checkpoint of a restored router.
 
     Attributes:
-        state: The state of the older checkpoint, by STATE_SCHEMA; None: it is lost.
+        state: The state of the older checkpoint, with the schema STATE_SCHEMA; None: the state is lost.
         ends: The offsets of service-messages and service-incoming up to which the last router had read.
         suspects: The conversations that have to end, because they may have gone on after the state was saved.
     """

@@ -149,7 +149,7 @@ def _mirrored(definitions: Definitions) -> Iterable[tuple[Pair, str]]:
 
 
 def _services_at(definitions: Definitions, pairs: Collection[Pair]) -> dict[Pair, set[str]]:
-    """Returns the services that routes lead to each pair."""
+    """Returns pair -> the services whose routes lead to the pair."""
     found: dict[Pair, set[str]] = {}
     if pairs:
         wanted = {*pairs}
