@@ -109,7 +109,7 @@ class Statements:
                 self.drop()
 
     def produce(self, producer: TransactionalProducer, topic: str) -> None:
-        """Adds the records to the producer's open transaction. Call `sent` after its commit."""
+        """Adds the records to the producer's open transaction. Call `sent` after the commit."""
         for statement in self._waiting:
             headers = [*statement.headers, (HEADER, statement.envelope)]
             producer.produce(topic, statement.body, statement.conversation.conversation_id.encode(), headers)

@@ -102,7 +102,7 @@ class QueueConsumer:
         return batch
 
     def seek_back(self, batch: Batch) -> None:
-        """Goes back, so that the batch is delivered again. This reader gets it if it still has the partitions."""
+        """Goes back, so that the batch is delivered again: to this reader, if the reader still has the partitions."""
         for number, offset in batch.first_offsets().items():
             self._seek(number, offset)
 

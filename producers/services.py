@@ -88,7 +88,8 @@ class ServiceClient(TransactionalClient):
             broker_instance: The broker instance of the database that has `to_service`; None: the routes decide.
 
         Raises:
-            UserError: The router does not know `from_service`. It need not know `to_service` yet: messages wait.
+            UserError: The router does not know `from_service`. The router need not know `to_service` yet: messages
+                wait.
         """
         if from_service not in self._known:
             queue_of(self._cluster, self._topics, self._database, from_service)

@@ -20,7 +20,7 @@ from streaming.system import outputs, stop_signals
 
 
 def main() -> None:
-    """Runs the command line; prints one line and exits with the shell's code for a signal that no command handles."""
+    """Runs the command line. If no command handles a signal, prints one line and exits with the shell's code."""
     outputs.prepare()
     try:
         with stop_signals.taken():

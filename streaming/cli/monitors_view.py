@@ -230,7 +230,7 @@ def _next_check(row: Mapping[str, Any], present: Present) -> str:
 
 
 def _group_cells(seen: Observed | None, unread: int) -> list[Text]:
-    """Returns the number of a consumer group's members, and whether one more would have work, as far as known."""
+    """Returns a consumer group's number of members, and whether one more reader would have work, as far as known."""
     if seen is None:
         return [Text("-"), Text("-")]
     answer, is_old = seen.answer(unread), seen.is_late(unread)

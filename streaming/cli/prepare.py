@@ -1,4 +1,4 @@
-"""The command `queue-activation prepare`: run once on a machine, it makes the first start as quick as later ones."""
+"""The command `queue-activation prepare`: run once on a machine, it makes the first start as quick as later starts."""
 
 import tempfile
 from contextlib import ExitStack

@@ -81,7 +81,7 @@ class _Programs:
         return [self.query("router"), self.process("transport", after=("router", "monitor")), self.query("monitor")]
 
     def of_file(self, file: Path, stops: Sequence[str], *, services: bool) -> list[Program | _Query]:
-        """Returns the programs that the activator's file needs, and with `services` also those of services."""
+        """Returns the programs that the activator's file needs, and with `services` also the programs of services."""
         *first, monitor = self.of_services()
         config = ["--config", str(file.absolute())]
         state = self.place("activator", "--state-directory")

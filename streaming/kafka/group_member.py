@@ -44,7 +44,7 @@ Rebalanced = Callable[[Consumer, list[TopicPartition]], None]
 def leave(consumer: Consumer) -> None:
     """Leaves a group at once, so that the consumer no longer counts as a member. The caller then closes the consumer.
 
-    A consumer with a `group.instance.id` that is only closed stays a member until its session ends. But `unsubscribe`
+    If a consumer with a `group.instance.id` is only closed, it stays a member until its session ends. But `unsubscribe`
     sends the request to leave, at which the client drops its member id, and `close` waits for the answer.
     """
     consumer.unsubscribe()

@@ -81,7 +81,7 @@ def absence(  # noqa: PLR0913  (the program, and what is known of its surroundin
 
 
 def with_advice(sentence: str, advice: str) -> str:
-    """Returns a sentence, followed by the advice if there is any. Neither has its last period."""
+    """Returns a sentence, followed by the advice if there is any. Both arguments lack their last period."""
     return f"{sentence}. {advice}" if advice else sentence
 
 

@@ -23,7 +23,7 @@ class _RunWorker(Protocol):
 
 
 def main() -> None:
-    """Serves Spark until it closes the standard input."""
+    """Serves Spark until Spark closes the standard input."""
     sys.path.sort(key=_is_archive)
     from pyspark import daemon  # noqa: PLC0415 - it is looked for in the path as it is now
 

@@ -205,8 +205,8 @@ class EmbeddedBroker:
 def run_broker_in_foreground(port: int = 0, data_dir: Path | None = None) -> int:
     """Runs a broker until SIGINT, SIGTERM or SIGHUP. Prints `broker ready HOST:PORT`, and returns the exit code.
 
-    On the standard error, it prints that Kafka starts, and every few seconds that it still does. Without a data
-    directory, it warns that all records are lost at the end.
+    On the standard error, it prints that Kafka starts, and every few seconds that Kafka is still starting. Without a
+    data directory, it warns that all records are lost at the end.
 
     Raises:
         UserError: The broker could not start, or it died.

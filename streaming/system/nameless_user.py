@@ -1,7 +1,7 @@
 """Name and home, for Java, of a user without an entry in the passwd file. OpenShift's containers have such users.
 
 Without help, Java uses "?" for the user's name and home. Ivy refuses this home, and Hadoop's log-in fails without a
-name. Python takes the home from the environment. It is often `/`, where such a user cannot write.
+name. Python takes the home from the environment. This home is often `/`, where such a user cannot write.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Says which step of a program's start goes on: on a terminal, and of some commands in a file or a pipe too.
+"""Says which step of a program's start goes on, on a terminal. Some commands also say it in a file or a pipe.
 
 The log of a healthy program that was started alone has no such lines.
 """

@@ -74,7 +74,7 @@ class Receive(_Record, gc=False):
     def event(self) -> events.Receive:
         """Returns the record as an event of the core, without fields that do not apply to its result.
 
-        Some languages write 0 and "" into unset fields.
+        They are left out because some languages write 0 and "" into unset fields.
 
         Raises:
             InvalidRecordError: A field that the result uses is missing or out of bounds. `__post_init__` does not check

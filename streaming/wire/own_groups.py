@@ -1,6 +1,7 @@
 """The consumer groups of this project's own programs, whatever the topic prefix before them.
 
-These programs are not queue readers. So views of all groups and patterns of the activator's file leave them out.
+These programs are not queue readers. So the views of all groups, and the patterns of the activator's file, leave out
+these groups.
 """
 
 _PROGRAMS = ("activator", "host", "monitor", "observer", "router", "transport")

@@ -114,7 +114,7 @@ def list_conversations(
 ) -> None:
     """List endpoints. The endpoints that have been idle for longest come first.
 
-    A conversation has two endpoints, the initiator and the target. Each one stays until its program ends it.
+    A conversation has two endpoints, the initiator and the target. Each endpoint stays until its program ends it.
     """
     from streaming.cli import tables
     from streaming.cli.conversations import lists, unknown, views

@@ -57,7 +57,7 @@ def waiting(done: Mapping[int, int], firsts: Sequence[int], ends: Sequence[int])
 
     Args:
         done: Partition -> the next offset of the program; empty: the program has written no position.
-        firsts: The first offset of each partition. It counts as the position if the program has written none there.
+        firsts: The first offset of each partition, which counts as the position if the program has written no position.
         ends: The end of each partition.
     """
     if not done:

@@ -127,7 +127,7 @@ def letters(kafka: Cluster, topics: Topics, of: str) -> list[dict[str, Any]]:
     Args:
         kafka: The cluster.
         topics: The topics.
-        of: `services` for the dead letters of services; otherwise those of the monitor.
+        of: `services` for the dead letters of services; otherwise for the dead letters of the monitor.
 
     Raises:
         UserError: Kafka cannot be reached or denies access, or the topic is missing.

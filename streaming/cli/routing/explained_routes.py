@@ -119,7 +119,7 @@ def source(
     addresses: list[str],
     is_forwarding: bool,
 ) -> Origin:
-    """Returns the definitions of a file, or those in Kafka.
+    """Returns the definitions of a file, or the definitions in Kafka.
 
     Raises:
         UserError: The file cannot be read or is invalid, an address is invalid, or Kafka cannot be reached.

@@ -56,7 +56,7 @@ class RouteOptions:
     ] = None
 
     def fields(self) -> dict[str, Any]:
-        """Returns the fields of CREATE ROUTE and ALTER ROUTE; None for each that is left out."""
+        """Returns the fields of CREATE ROUTE and ALTER ROUTE; None for each field that is left out."""
         lifetime = self.lifetime
         if lifetime is not None and lifetime.ms % 1000:
             raise UserError(f"--lifetime {lifetime}: write whole seconds, such as 90s or 10m.")

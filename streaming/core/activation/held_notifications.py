@@ -64,7 +64,7 @@ class ViewRow:
         return self.as_of_ms + CLOCKS_MS >= instant_ms
 
     def moved(self, by_ms: int) -> "ViewRow":
-        """Returns the row with its instants by another clock."""
+        """Returns the row with its instants converted to another clock."""
         idle_since_ms = None if self.idle_since_ms is None else self.idle_since_ms + by_ms
         return replace(self, as_of_ms=self.as_of_ms + by_ms, idle_since_ms=idle_since_ms)
 

@@ -114,7 +114,7 @@ class Returned:
 
     Attributes:
         below: The number of the first message after the messages that were held when the deliveries were returned.
-        since_ms: The instant since which those of the held messages that have not arrived yet have been held.
+        since_ms: The instant since which these messages have been held, as far as they have not arrived yet.
     """
 
     below: int

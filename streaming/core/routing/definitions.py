@@ -86,7 +86,7 @@ class Definitions:
         return spread.first(conversation_id)
 
     def database_here(self, broker_instance: str) -> str | None:
-        """Returns the name of the database with this broker instance; None if it is not here."""
+        """Returns the name of the database with this broker instance; None if the database is not here."""
         name = self._enabled_by_instance.get(broker_instance)
         return name if name is not None and self.databases[name].is_here else None
 

@@ -242,7 +242,7 @@ class MonitorsView(LatestRows[ViewRow]):
         return changed
 
     def row(self, queue: str) -> ViewRow | None:
-        """Returns the queue's row, by the activator's clock; None if it has none."""
+        """Returns the queue's row, by the activator's clock; None if the queue has no row."""
         row = self.rows.get(queue)
         return row if row is None or abs(self.clock_ms) < _CLOCK_STEP_MS else row.moved(self.clock_ms)
 

@@ -1,4 +1,4 @@
-"""Commits a sign of life after each batch. Ticks would not show that the query works: they go on while it hangs."""
+"""Commits a sign of life after each batch. Ticks do not show that the query works: they go on while the query hangs."""
 
 from collections.abc import Mapping
 from typing import Any

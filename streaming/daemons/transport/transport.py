@@ -341,7 +341,7 @@ class Transport:
 
 
 def needed_rights(topics: Topics) -> Rights:
-    """Returns the rights that a transport needs, except those on the topics of queues."""
+    """Returns the rights that a transport needs, except rights on the topics of queues."""
     read = [topics.service_decisions, topics.service_messages, topics.service_incoming, topics.service_marks]
     written = [topics.service_marks, topics.service_reports, topics.service_maintenance, topics.service_dead_letters]
     return rights(reads=read, writes=[*written, topics.arrivals])

@@ -48,7 +48,7 @@ class Beginning:
         starting_offsets: `earliest` or `latest`: where reading of arrivals and receives begins without a checkpoint.
         has_tick_source: Whether ticks have a separate source, which the checkpoint fixes.
         handover: The offsets and states with which a new checkpoint begins, if it continues an older checkpoint.
-        first_tick: The offset of the first tick to read without a checkpoint; None: the end of their topic.
+        first_tick: The offset of the first tick to read without a checkpoint; None: the end of queue-ticks.
         max_offsets_per_trigger: Limit of a batch, for each source.
     """
 
