@@ -20,7 +20,7 @@ class ReceivedMessage:
         partition: The partition of the queue's topic.
         offset: The offset in the partition.
         timestamp_ms: The record's timestamp in milliseconds since 1970.
-        statements: Takes the statements of its conversation.
+        statements: Takes the statements of the message's conversation.
     """
 
     value: bytes

@@ -137,8 +137,8 @@ def _how_to_start(state_directory: Path, file: str, run: Run | None) -> str:
     """Returns advice on starting an activator again. The state directory does not say where Kafka is.
 
     Args:
-        state_directory: Its state directory.
-        file: Its config file; empty if the activator ended before it had read the file.
+        state_directory: The activator's state directory.
+        file: The activator's config file; empty if the activator ended before it had read the file.
         run: The last `run` with this state directory, which knows Kafka.
     """
     if run is not None and run.is_running:

@@ -33,7 +33,7 @@ class Told:
     """The row that one activator has written about a queue.
 
     Attributes:
-        row: Its row.
+        row: The row.
         is_running: Whether the activator runs; None: this user may not see that.
         at_ms: When it wrote the row.
         start: Advice on starting the activator, if it does not run.
@@ -254,7 +254,7 @@ def _is_default(topics: Topics, row: ActivatorRow) -> bool:
 
 
 def file_of(topics: Topics, told: Mapping[str, Sequence[Told]]) -> str | None:
-    """Returns the file of the activators in the default consumer group; None if it is unknown, or not the only one."""
+    """Returns the file that all activators in the default consumer group have; None if there is no such file."""
     files = {each.row.config_file for rows in told.values() for each in rows if _is_default(topics, each.row)}
     return files.pop() if len(files) == 1 else None
 

@@ -42,7 +42,7 @@ def send_records(kafka: Cluster, topic: str, records: Iterable[Record], check: s
         check: The command line that shows whether a command has arrived.
 
     Returns:
-        Partition and offset of each record, in their order.
+        Partition and offset of each record, in the order of the records.
 
     Raises:
         UserError: Kafka cannot be reached, refuses the records, or does not confirm them in time.

@@ -49,9 +49,10 @@ class MissingTopic:
 
 
 def removed(view: Iterable[dict[str, Any]], told: Mapping[str, Sequence[Told]]) -> list[dict[str, Any]]:
-    """Returns the rows of queues of consumer groups that no entry names any more and no observer reports.
+    """Returns the rows of the consumer groups that no entry names any more and no observer reports.
 
-    An activator must have a row without an entry for such a queue: without a row, it may have an entry with a pattern.
+    An activator must have written a row that says that it has no entry for the group's queue. An activator without such
+    a row may have an entry with a pattern that the queue matches.
 
     Args:
         view: The monitors view.

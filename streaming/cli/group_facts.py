@@ -71,7 +71,7 @@ def find(kafka: Cluster, name: str, named: list[str]) -> GroupFacts:
     Args:
         kafka: The cluster.
         name: The group.
-        named: The topics of its entry. They count while the group has neither members nor committed offsets.
+        named: The topics of the group's entry. They count while the group has neither members nor committed offsets.
     """
     try:
         admin = Admin(kafka)

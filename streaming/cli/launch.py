@@ -32,7 +32,7 @@ def program_of(context: typer.Context, command: str, arguments: Sequence[str]) -
     Args:
         context: The context of the command that asks. Both commands use its option --config and the environment.
         command: The command's name.
-        arguments: Its arguments.
+        arguments: The command's arguments.
 
     Raises:
         UserError, BadParameter: An option is invalid.

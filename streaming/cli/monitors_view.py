@@ -71,7 +71,7 @@ def meaning(state: str, *, is_now: bool) -> str:
     """Returns the meaning of a state.
 
     Args:
-        state: Its name.
+        state: The name of the state.
         is_now: Whether the state is current. Otherwise the program that wrote the state does not run.
     """
     return (_MEANINGS if is_now else _MEANINGS | _PAST).get(state, "")

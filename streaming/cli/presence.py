@@ -74,7 +74,7 @@ def look(
     *,
     has_tasks: bool = False,
 ) -> Present:
-    """Returns which of the programs that rows need are running. Says on the standard error which are missing.
+    """Returns which of the programs that rows need are running. Names the missing programs on the standard error.
 
     Args:
         kafka: The cluster.
@@ -236,7 +236,7 @@ def lateness(program: str, sign: SignOfLife | None, now_ms: int) -> str | None:
 
     Args:
         program: The program.
-        sign: Its last sign of life.
+        sign: The program's last sign of life.
         now_ms: The time.
     """
     advice = "Unless it was just started, look at the end of its log"

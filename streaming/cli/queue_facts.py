@@ -46,9 +46,9 @@ class QueueFacts:
     Attributes:
         name: The queue's name.
         partitions: The number of partitions of its topic; None without a topic that this user may see.
-        definition: Its definition by commands; None if no command names the queue.
-        row: Its row of the monitors view; None if the monitor does not know the queue.
-        tasks: Its rows of queue-activated-tasks.
+        definition: The queue's definition by commands; None if no command names the queue.
+        row: The queue's row of the monitors view; None if the monitor does not know the queue.
+        tasks: The queue's rows of queue-activated-tasks.
         sessions: Sessions that wait or have an open transaction, by the reports of the last ten minutes.
         activations: The last notifications, oldest first.
         activators: The rows of activators about the queue.
@@ -75,7 +75,7 @@ class QueueFacts:
 
     @property
     def is_known(self) -> bool:
-        """Returns whether a command has created the queue, the monitor knows it, or an entry names its group."""
+        """Returns whether a command has created the queue, the monitor knows the queue, or an entry names its group."""
         return self.definition is not None or self.row is not None or self.group is not None
 
     @property
@@ -92,7 +92,7 @@ class QueueFacts:
 
     @property
     def members_now(self) -> int | None:
-        """Returns the number of members of its consumer group; None without a group, or if the number is not known."""
+        """Returns the number of members of the queue's group; None without a group, or if the number is not known."""
         return None if self.group is None or self.group.problem else self.group.members
 
     @property
@@ -116,7 +116,7 @@ class QueueFacts:
 
     @property
     def is_unwatched(self) -> bool:
-        """Returns whether no entry of an activator's file names its consumer group, so that no observer reports it."""
+        """Returns whether no entry of a file names the queue's group, so that no observer reports the group."""
         is_silent = self.row is None or self.row.get("observer_silent_since") is not None
         return self.group is not None and is_silent and group_entries.is_without_entry(self.activators)
 
@@ -278,7 +278,7 @@ def _known(cluster: Cluster, topics: Topics) -> set[str]:
 
 
 def row_of(cluster: Cluster, topics: Topics, queue: str) -> dict[str, Any] | None:
-    """Returns the queue's row of the monitors view; None if the monitor does not know it. Raises as `find` does."""
+    """Returns a queue's row of the monitors view; None if there is no such row. Raises what `find` raises."""
     return next((row for row in tables.read_monitors(cluster, topics) if row["queue"] == queue), None)
 
 
@@ -307,7 +307,7 @@ def _events(follower: TopicFollower, decoder: Any, queue: str | None = None) -> 
 
     Args:
         follower: Reads the records.
-        decoder: Decodes them.
+        decoder: Decodes the records.
         queue: The queue of interest; None: all queues.
     """
     for message in follower.to_end():

@@ -232,7 +232,7 @@ def _run_together(context: typer.Context, wanted: Sequence[Program | _Query], on
 
 
 def _run_query(query: "QueryRun", signals: StopSignals, say_line: Callable[[str], None]) -> int:
-    """Runs a query in this thread; returns the exit code of its program."""
+    """Runs a query in this thread; returns the exit code of the query's program."""
     name = query.kind.name
     with hints.about(name):
         try:

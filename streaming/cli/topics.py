@@ -61,7 +61,7 @@ def topics(
 
 
 def create_missing(kafka: Cluster, topics: Topics, *, with_services: bool = False) -> list[str]:
-    """Creates the missing topics with the cluster's default replication factor. Returns their names.
+    """Creates the missing topics with the cluster's default replication factor. Returns the names of these topics.
 
     Args:
         kafka: The cluster.

@@ -84,7 +84,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def exposure(path: Path, properties: Mapping[str, str]) -> str | None:
-    """Returns a warning if the file has credentials that its group or other users may read; None otherwise."""
+    """Returns a warning if the file has credentials that the file's group or other users may read; None otherwise."""
     if not any(_SECRET_NAME.search(name) for name in properties) or not path.stat().st_mode & _READ_BY_OTHERS:
         return None
     return f"{path} has credentials, and users other than its owner can read it. Run: chmod 600 {path}"

@@ -57,7 +57,7 @@ class GroupMember:
     """A member of a consumer group.
 
     Attributes:
-        consumer: Its consumer, for reading.
+        consumer: The member's consumer, for reading.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917  (the group, and the answers to it)

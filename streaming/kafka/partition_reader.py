@@ -50,7 +50,7 @@ class PartitionReader:
         return low, end
 
     def poll(self, timeout_s: float) -> Iterator[Message]:
-        """Waits for the next record or event; yields it and all others that have arrived.
+        """Waits for the next record or event; yields the records and events that have arrived.
 
         Events are messages with an error: the end of the partition, or an offset that does not exist.
 

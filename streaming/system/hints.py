@@ -69,7 +69,7 @@ def begin(program: str, config: str | None) -> None:
 
 @contextmanager
 def _within(variable: ContextVar[_Value], value: _Value) -> Iterator[None]:
-    """Sets a variable for what this thread does within the block."""
+    """Gives a variable a value within the block, for this thread only."""
     token = variable.set(value)
     try:
         yield
@@ -97,7 +97,7 @@ def note(option: str, value: str | None, *, is_needed: bool) -> None:
 
     Args:
         option: The option.
-        value: Its value; None if it has none.
+        value: The option's value; None if it has none.
         is_needed: Whether another command needs the option, because the option's default is another value.
     """
     for given in _given:
@@ -174,7 +174,7 @@ def option(name: str, value: str | None = None) -> str:
 
     Args:
         name: The option, such as --restore.
-        value: Its value; None if the rest of the sentence says the value.
+        value: The option's value; None if the rest of the sentence says the value.
     """
     checkpoints = os.environ.get(UNDER_RUN_VARIABLE)
     if checkpoints is None or name in OPTIONS_OF_RUN:

@@ -39,19 +39,19 @@ class Run(Struct, frozen=True, kw_only=True):
     """The note of a `run`.
 
     Attributes:
-        process: Its process.
+        process: The process of the `run`.
         namespace: The namespace of its process id. Each container has a separate namespace.
         servers: The bootstrap servers of its Kafka.
         prefix: The prefix of its topics.
         programs: The names of its programs.
         file: The full name of the activator's file; None if there is none.
-        directory: Its working directory, the base of its relative file names; empty if it is not known.
+        directory: The working directory of the `run`, the base of its relative file names; empty if it is not known.
         services: Whether it also runs the programs that services need, although it has a file.
-        options: Its other options.
-        config: The file of --config before the command; None if there is none.
-        place: The options that say where its Kafka is.
+        options: The other options of the `run`.
+        config: The file of an option --config that stands before the command; None if there is none.
+        place: The options that say where the Kafka of the `run` is.
         state_directory: The full name of the activator's state directory.
-        state: Its state.
+        state: The state of the `run`.
         ready: The names of its programs that are ready.
         started_ms: When it was started.
     """

@@ -158,11 +158,11 @@ class RecordTable:
         return most if excess <= 0 else None
 
     def _widest(self) -> list[int]:
-        """Returns the width of each column in which nothing is wrapped."""
+        """Returns, for each column, the width at which nothing is wrapped."""
         return [max(map(_width, (column.name, *values))) for column, values in self._filled()]
 
     def _narrowest(self) -> list[int]:
-        """Returns the least width of each column in which nothing is broken and sentences can be read."""
+        """Returns, for each column, the least width at which nothing is broken and sentences can be read."""
         found = []
         for column, values in self._filled():
             least = max(map(_width, values), default=0)

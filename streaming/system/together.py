@@ -104,7 +104,7 @@ class Together:
 
         Args:
             programs: The programs, in the order in which they are stopped.
-            environment: Their environment.
+            environment: The programs' environment.
             ready: The line to print when all of them are ready.
             on_ready: Called when a program is ready. The last call comes before that line.
         """

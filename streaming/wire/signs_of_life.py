@@ -1,4 +1,4 @@
-"""The monitor's sign of life: the text beside the offset of queue-ticks that its consumer group has committed."""
+"""The monitor's sign of life: the text beside the offset of queue-ticks that the monitor's group has committed."""
 
 from typing import Annotated
 

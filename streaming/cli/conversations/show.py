@@ -145,7 +145,7 @@ def facts(
     Args:
         conversation_id: The conversation.
         viewed: The endpoints of the conversation.
-        held: The rows of its held messages, each with all its fields.
+        held: The rows of the conversation's held messages, each with all its fields.
         source: The definitions.
 
     Raises:

@@ -29,7 +29,7 @@ class Activated:
     Attributes:
         queue: The queue.
         event_type: The name of the EventType.
-        sequence: Its number.
+        sequence: The number of the activation.
         post_time: When the monitor decided. For a task of a queue without a known row: when the monitor wrote the task.
         reason: The name of the Reason; None if the queue was set OFF.
         unread_messages: The number of unread messages.

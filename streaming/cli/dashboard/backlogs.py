@@ -21,7 +21,7 @@ class Backlog:
     Attributes:
         program: The program.
         topic: The topic.
-        waiting: Their number, in offsets; None: not known.
+        waiting: The number of the records, in offsets; None: not known.
         problem: Why the number is not known, as far as Kafka says.
     """
 

@@ -143,7 +143,7 @@ class LiveServices:
 
     @contextmanager
     def read(self) -> Iterator[Services]:
-        """Yields definitions and conversations, which do not change while the block runs. Old routes have expired."""
+        """Expires old routes. Yields definitions and conversations, which do not change while the block runs."""
         with self._lock:
             self._found.definitions.advance(wall_clock.now_ms())
             yield self._found

@@ -153,7 +153,7 @@ def _answer(facts: queue_facts.QueueFacts) -> dict[str, Any]:
 
 
 def _readers(row: Mapping[str, Any]) -> str:
-    """Returns the readers of a queue by their kind: members of its group, readers that wait, and tasks."""
+    """Returns the readers of a queue by their kind: members of the queue's group, readers that wait, and tasks."""
     seen = observed(row)
     parts = [f"{row['tasks_waiting']:,} waiting in RECEIVE" if seen is None else f"{seen.members:,} in the group"]
     if row["max_queue_readers"] is not None:

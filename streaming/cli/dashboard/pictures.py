@@ -110,7 +110,7 @@ class _Picture:
         self._y += height + _GAP
 
     def _dots(self, dated: Iterable[tuple[int, str]], kind: str) -> Iterator[Markup]:
-        """Yields a mark for each instant. Marks that would overlap become one mark with the words of all."""
+        """Yields a mark for each instant. Marks that would overlap become one mark with all their words."""
         merged: dict[float, list[str]] = {}
         for at_ms, words in dated:
             merged.setdefault(round(self._x(at_ms) / _DOT) * _DOT, []).append(words)

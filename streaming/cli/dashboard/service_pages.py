@@ -127,7 +127,7 @@ def _has(row: Mapping[str, Any], search: str, *names: str) -> bool:
 
 
 def _open_endpoints(found: Services) -> Counter[tuple[str, str]]:
-    """Returns database and service -> number of its endpoints that have not ended."""
+    """Returns database and service -> number of the service's endpoints that have not ended."""
     return Counter((row.database, row.service) for row in found.endpoints.rows.values() if row.state not in _ENDED)
 
 

@@ -29,12 +29,12 @@ class Paged(Generic[Row]):
 
     @property
     def first(self) -> int:
-        """Returns the number of its first row, from 1."""
+        """Returns the number of the page's first row, from 1."""
         return (self.number - 1) * ROWS + 1
 
     @property
     def last(self) -> int:
-        """Returns the number of its last row."""
+        """Returns the number of the page's last row."""
         return self.first + len(self.rows) - 1
 
 

@@ -35,10 +35,10 @@ class Reader:
 
     Attributes:
         name: Its session id.
-        life: The span from its first report in the period to its end.
+        life: The span from the session's first report in the period to the end of the session.
         spans: The spans of waiting in RECEIVE, and of open transactions with messages.
-        last_ms: The time of its last report.
-        received: The number of messages that it has received in the period.
+        last_ms: The time of the session's last report.
+        received: The number of messages that the session has received in the period.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Timeline:
 
     Attributes:
         from_ms: The beginning of the period.
-        until_ms: Its end.
+        until_ms: The end of the period.
         arrivals: (time, messages).
         receives: (time, messages) of RECEIVEs that got messages.
         empties: The times of RECEIVEs without WHERE that got no message.
@@ -88,7 +88,7 @@ class Timeline:
         return bool(self.members) and not (self.arrivals or self.readers)
 
     def next_reader(self, number: int) -> tuple[Reader, int] | None:
-        """Returns the first new reader between an activation and the next activation, and the time until then, in ms.
+        """Returns the first new reader between an activation and the next activation, and how many ms it took to come.
 
         If no reader reports, an observer may have reported a further member of the consumer group.
 

@@ -75,7 +75,7 @@ class ServiceRecords:
     """The records of the demo's topics, as they were seen.
 
     Attributes:
-        deliveries: The records of the queues' topics, each topic in its order.
+        deliveries: The records of the queues' topics, each topic in the order of its offsets.
         timers_s: Conversation -> time at which its timer is due.
         altered_s: Time of the record of ALTER ROUTE.
         in_force_s: Time from which the router certainly uses the altered route.

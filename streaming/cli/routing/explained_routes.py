@@ -183,7 +183,7 @@ def read_json(path: Path, decoder: Decoder[T]) -> T:
 
 
 def results(source_of: Origin, cases: list[Case]) -> Iterator[Result]:
-    """Yields the decision about each case, in their order.
+    """Yields the decision about each case, in the order of the cases.
 
     Raises:
         UserError: A case is invalid.

@@ -364,7 +364,7 @@ class QueueActivator:
             yield f"waiting until the monitor has shown {needed}, for {AWAY_MS // 1_000} s at most"
 
     def _is_behind(self, held: Held, row: ViewRow | None, now_ms: int) -> bool:
-        """Returns whether the view is older than the last exit, which may void the notification; notes since when."""
+        """Notes and returns whether the view is older than the last exit, which may void the notification."""
         if row is None or self.ended is None or (held.is_fresh and held.reason != _EXPIRED):
             return False
         # An observer takes some time to see a commit. If none looks, no later row comes.

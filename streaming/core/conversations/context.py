@@ -63,7 +63,7 @@ class Context:
         away: Address of another instance -> the instant until which it counts as not reachable.
         questions: The questions to the configuration service.
         mirrors: The mirrored routes that have been used.
-        round_trip_ms: The smoothed time from sending to another instance until its acknowledgement.
+        round_trip_ms: The smoothed time from sending to another instance until that instance's acknowledgement.
         read_ms: The instant of the brokers' clock up to which earlier batches have read all statements and messages;
             NEVER_MS: not known. Lifetimes and timers that end later wait for the next batch.
         decisions: The decisions so far, in order.
@@ -160,7 +160,7 @@ class Context:
         self.slowest_ms = max(self.slowest_ms or 0, taken_ms)
 
     def close(self) -> None:
-        """Ends the batch. Its slowest acknowledgement raises the smoothed time fast, or lowers it slowly."""
+        """Ends the batch. The slowest acknowledgement raises the smoothed round-trip time fast, or lowers it slowly."""
         if self.slowest_ms is not None:
             share = 2 if self.slowest_ms > self.round_trip_ms else 8
             self.round_trip_ms += (self.slowest_ms - self.round_trip_ms) // share

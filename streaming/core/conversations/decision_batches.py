@@ -38,7 +38,7 @@ class DecisionBatch:
     """A record of decisions.
 
     Attributes:
-        offset: Its offset in service-decisions.
+        offset: The record's offset in service-decisions.
         generation: The generation of the router's checkpoint.
         number: The number of the record.
         first: The number of the first record of its batch.

@@ -78,7 +78,7 @@ class DeadLetter:
 
     Attributes:
         source: The topic of the record.
-        offset: Its offset.
+        offset: The record's offset.
         reason: The reason, in words.
         number: The number of Service Broker's message, if there is one for the reason.
     """

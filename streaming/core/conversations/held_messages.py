@@ -59,7 +59,7 @@ class Holding:
         self.hold(self.conversation.directions[to], Why.UNDECIDED, text, number)
 
     def may_let_go(self, direction: Direction) -> bool:
-        """Counts a released message. If the batch may release no more messages, holds it and returns False."""
+        """Counts a released message. If the batch may release no more messages, holds the message and returns False."""
         if self.context.let_go <= 0:
             self.hold(direction, Why.LET_GO, LET_GO)
             return False
@@ -118,7 +118,7 @@ class Holding:
         return service
 
     def own_service(self, side: int) -> Service | None:
-        """Returns an endpoint's own service. If the service is not here, holds its messages and returns None."""
+        """Returns an endpoint's own service. If it is not here, holds the messages to the endpoint and returns None."""
         found = self.find_own_service(side)
         if isinstance(found, int):
             self.hold(self.conversation.directions[side], Why.UNDECIDED, NUMBERS[found], found)

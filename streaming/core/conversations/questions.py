@@ -130,7 +130,7 @@ class Questions:
             self._known[missing] = _Known(progress, now_ms + _ASK_AGAIN_MS)
 
     def expire(self, now_ms: int) -> set[str]:
-        """Forgets the questions whose time is over. Returns their services, which may be asked for again."""
+        """Forgets the questions whose time is over. Returns these questions' services, which may be asked for again."""
         over = [missing for missing, known in self._known.items() if known.until_ms <= now_ms]
         for missing in over:
             del self._known[missing]

@@ -24,7 +24,7 @@ class Suspect(NamedTuple):
     Attributes:
         conversation_id: The conversation.
         services: The services of the initiator and of the target.
-        databases: Their databases; None: not known.
+        databases: The databases of the services; None: not known.
         groups: The conversation groups of the endpoints.
     """
 

@@ -252,7 +252,7 @@ class Transmitting(Holding):
         far.has_told_end = True
 
     def is_end_told(self, far: FarEndpoint) -> bool:
-        """Returns whether the far side knows that this side has ended, or a waiting message tells it."""
+        """Returns whether the far side knows that this side has ended, or will learn it from a waiting message."""
         waiting = self.conversation.directions[far.side].waiting
         return far.has_told_end or any(item.kind != Kind.MESSAGE for item in waiting)
 

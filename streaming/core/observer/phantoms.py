@@ -80,7 +80,7 @@ class Phantoms:
         return self.is_denied or offset <= self.found.get(place, -1) < end
 
     def backlog(self, begins: dict[Place, int], ends: dict[Place, int]) -> Backlog:
-        """Returns the backlog between these offsets, which begin behind the known phantoms."""
+        """Returns the backlog between these offsets. Each begin is behind the known phantoms."""
         if not ends:
             return Backlog(NOTHING_SEEN, [])
         waiting = [

@@ -45,7 +45,7 @@ class Stalls:
         self._whole_ms: deque[int] = deque(maxlen=_PROOF)
 
     def seen(self, place: Place, committed: int, backlog: int, now_ms: int) -> int:
-        """Stores a partition's committed offset. Returns its advance since the last look."""
+        """Stores a partition's committed offset. Returns the offset's advance since the last look."""
         commit = self._commits.get(place)
         if commit is None:
             commit = self._commits[place] = _Commit(committed)

@@ -37,7 +37,7 @@ class Service:
 
     Attributes:
         name: The name.
-        database: Its database.
+        database: The service's database.
         queue: The queue.
         created: The number of the service's creation, counted over all services. The number distinguishes the service
             from an earlier service of its name.

@@ -188,7 +188,7 @@ class Definitions:
         """Adds a service.
 
         Raises:
-            RefusedDefinitionError: Its database has a service of this name or does not exist, or a name is invalid.
+            RefusedDefinitionError: The database has a service of this name or does not exist, or a name is invalid.
         """
         self._database(service.database)
         require_name(service.name, "service", MAX_SERVICE_NAME_LENGTH)
@@ -232,7 +232,7 @@ class Definitions:
         """Adds a route.
 
         Raises:
-            RefusedDefinitionError: Its database has a route of this name, or the route is not valid.
+            RefusedDefinitionError: The route's database has a route of this name, or the route is not valid.
         """
         require_name(route.name, "route")
         require_valid_route(route)
@@ -242,7 +242,7 @@ class Definitions:
         """Adds a route that was accepted before, without checking it again.
 
         Raises:
-            RefusedDefinitionError: Its database has a route of this name, or does not exist.
+            RefusedDefinitionError: The route's database has a route of this name, or does not exist.
         """
         self._database(route.database)
         if route.name in self.tables[route.database].routes:

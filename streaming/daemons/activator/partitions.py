@@ -1,4 +1,4 @@
-"""The number of partitions of each queue's topic. If more programs run, some of them never get a message."""
+"""The number of partitions of each queue's topic. Programs beyond this number never get a message."""
 
 import time
 from collections.abc import Iterable
@@ -56,7 +56,7 @@ class QueuePartitions:
                 step.note(queue, "limited", f"{why} programs run at a time")
 
     def of(self, queue: str) -> int | None:
-        """Returns the number of partitions; None if it is not known."""
+        """Returns the number of partitions; None if the number is not known."""
         return self._known.get(queue, (0.0, None))[1]
 
     def forget(self, queue: str) -> None:

@@ -35,9 +35,9 @@ class Queues:
     """The queues that have had a notification, or whose programs run without a notification.
 
     Attributes:
-        records: Their states and last decisions.
+        records: The states and last decisions of the queues.
         settings: The activator's settings.
-        config: Its config file.
+        config: The activator's config file.
         view: The monitors view.
         partitions: The partitions of the queues' topics.
         retention: The longest time that each group may be without a consumer.
@@ -58,7 +58,7 @@ class Queues:
     _unjoined: set[str] = field(default_factory=set, init=False)
 
     def take(self, record: Activation, is_old: bool, step: Step) -> bool:
-        """Takes a notification; returns False if no entry of the config matches its queue."""
+        """Takes a notification; returns False if no entry of the config matches the queue."""
         queue, view_row = record.queue, self.view.row(record.queue)
         entry, refusal = self.config.current.program_for(queue)
         if entry is not None and not entry.wants(record.notification):

@@ -27,14 +27,14 @@ class Rows:
 
     Attributes:
         about: The activator.
-        state_directory: Its state directory, which has the programs' logs unless the entry names a file.
+        state_directory: The activator's state directory. It has the log of each program whose entry names no file.
     """
 
     about: About
     state_directory: Path
 
     def without_program(self, queue: str, entry: ProgramEntry | None, refusal: str | None) -> ActivatorRow:
-        """Returns the row of a queue without a record, for which the config has no program.
+        """Returns the row of a queue for which the activator has no record and the config no program.
 
         Args:
             queue: The queue.
@@ -55,7 +55,7 @@ class Rows:
 
         Args:
             queue: The queue.
-            record: Its state.
+            record: The queue's state.
             pids: Session -> process id, for the programs that run.
             now_ms: The time.
         """

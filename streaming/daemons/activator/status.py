@@ -123,7 +123,7 @@ def _table(rows: list[ActivatorRow], status: Status, now: str) -> RecordTable:
     """Returns the queues as a table.
 
     Args:
-        rows: Their rows.
+        rows: The rows of the queues.
         status: The activator's status.
         now: The time.
     """

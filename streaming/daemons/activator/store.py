@@ -83,7 +83,7 @@ class About:
     Attributes:
         instance_id: Identifies the activator in its consumer group after a restart.
         salt: The key of the digests of secrets. It makes the digests useless elsewhere.
-        pid: Its process id.
+        pid: The activator's process id.
         since_ms: The time of its start.
         seen_ms: The time at which it last saved its status.
         config_file: Full path of the config; empty while the activator starts.
@@ -91,8 +91,8 @@ class About:
         kafka_problem: The present problem with Kafka, as a sentence; None if there is none.
         passed_over: Number of records since the start that could not be decoded.
         without_entry: Queues that got a notification since the start, and have no entry in the config.
-        group_id: Its consumer group.
-        directory: Its working directory, the base of relative names of log files; empty if it is not UTF-8.
+        group_id: The activator's consumer group.
+        directory: The activator's working directory, the base of relative names of log files; empty if it is not UTF-8.
         host: The name of its machine; empty if an older version has written the record.
     """
 

@@ -13,7 +13,7 @@ class QueuesWithoutEntry:
     """The queues without an entry that got a notification since the activator was started.
 
     Attributes:
-        names: Their names, MAX_NAMED at most, in the order of their notifications.
+        names: The names of the queues, MAX_NAMED at most, in the order of the notifications.
     """
 
     def __init__(self, names: list[str]) -> None:

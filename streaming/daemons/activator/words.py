@@ -232,7 +232,7 @@ def left_running(programs: Sequence[tuple[str, int]]) -> str:
     """Returns the words about the programs that an activator leaves running.
 
     Args:
-        programs: The queue and the process id of each.
+        programs: The queue and the process id of each program.
     """
     if not programs:
         return "no program is running"

@@ -32,8 +32,8 @@ class StartRecord:
     """A record of queue-tasks.
 
     Attributes:
-        partition: Its partition.
-        offset: Its offset.
+        partition: The record's partition.
+        offset: The record's offset.
         task: The task.
         expires_ms: The time from which the task must not be started, in milliseconds since 1970.
         is_repeat: Whether the task was taken before; the monitor writes a record at least once.

@@ -44,7 +44,7 @@ class RouterSettings(QuerySettings):
     """The settings of `queue-activation router`.
 
     Attributes:
-        options: Its own options.
+        options: The options that only the router has.
         instance: This instance.
     """
 

@@ -51,7 +51,7 @@ class InstanceConnection:
         address: The address, as the route names it.
         state: The state of the connection.
         messages: Records that were handed to Kafka's client.
-        bytes: Their bytes.
+        bytes: The bytes of these records.
         waiting_bytes: The size of the records that were not handed to Kafka's client yet.
         dropped: Records that were dropped.
     """

@@ -184,7 +184,7 @@ def by_key(batch: pa.Table, keys: pa.DictionaryArray, ahead_ms: int = 0) -> Iter
 
     Args:
         batch: The records, with the schema blocks.RECORDS.
-        keys: Their keys, by `keys_of`.
+        keys: The keys of the records, by `keys_of`.
         ahead_ms: How far the shard's clock is ahead of the wall clock.
     """
     if not len(batch):

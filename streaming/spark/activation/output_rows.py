@@ -222,7 +222,7 @@ def batch_rows(queue: str, records: list[LoggedRecord], context: OutputContext) 
 
     Args:
         queue: The queue.
-        records: Its records, in order; empty if the queue was only due.
+        records: The records of the input, in order; empty if the queue was only due.
         context: The batch.
     """
     clock, key, parts = context.clock, queue.encode(), _parts(records)

@@ -73,7 +73,7 @@ def times_of(records: Sequence[Sequence[Record]], batch_ms: int) -> Times:
     """Returns the times of a batch.
 
     Args:
-        records: Its records, as `by_source` returns them.
+        records: The records of the batch, as `by_source` returns them.
         batch_ms: The batch's timestamp, which counts if there are no records.
     """
     broker_ms = max((each[-1].timestamp_ms for each in records if each), default=batch_ms)

@@ -56,7 +56,7 @@ class ShardState:
         away: Address of another instance -> the instant until which it counts as not reachable.
         questions: The questions to the configuration service.
         mirrors: The mirrored routes that have been used.
-        round_trip_ms: The smoothed time from sending to another instance until its acknowledgement.
+        round_trip_ms: The smoothed time from sending to another instance until that instance's acknowledgement.
     """
 
     clock: Clock

@@ -130,7 +130,8 @@ def ask_for_routes(
 def _question_id(secret: str, about: str, partition: Partition) -> str:
     """Returns an identifier for a conversation of this shard's partition.
 
-    Programs cannot guess it without the checkpoint's secret. A batch that is done again gets the same identifier.
+    Programs cannot guess the identifier without the checkpoint's secret. A batch that is done again gets the same
+    identifier.
     """
     for number in count():
         digest = hmac.digest(secret.encode(), f"{about}\0{number}".encode(), hashlib.sha256)
