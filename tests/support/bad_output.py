@@ -128,5 +128,7 @@ def valid_fields(topic: str, queue: str, sequence: int) -> dict[str, Any]:
     task = {"queue": queue, "task_id": str(uuid.uuid4()), "procedure_name": "p", "execute_as": None}
     if topic == "queue-tasks":
         expires = datetime.now(UTC) + timedelta(hours=1)
-        return {"type": "START_ACTIVATED_TASK", **task, "sequence": sequence, "expires_at": expires.isoformat()}
+        because = {"reason": "MESSAGE_ARRIVED_ON_EMPTY_QUEUE", "unread_messages": 3, "tasks_waiting": 0}
+        decided = {"sequence": sequence, "expires_at": expires.isoformat()}
+        return {"type": "START_ACTIVATED_TASK", **task, **decided, **because}
     return names | task | {"sequence": sequence, "host": "h", "is_confirmed": True, "start_time": _TIME}
