@@ -134,12 +134,12 @@ def _state_directory(context: typer.Context, given: Path) -> Path:
 
 
 def _how_to_start(state_directory: Path, file: str, run: Run | None) -> str:
-    """Returns advice on starting an activator again. The state directory does not say where Kafka is.
+    """Returns advice on starting an activator again. Only its `run` knows where Kafka is.
 
     Args:
         state_directory: The activator's state directory.
         file: The activator's config file; empty if the activator ended before it had read the file.
-        run: The last `run` with this state directory, which knows Kafka.
+        run: The last `run` with this state directory; None if it is not known.
     """
     if run is not None and run.is_running:
         return run.doing()

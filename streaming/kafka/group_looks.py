@@ -171,7 +171,7 @@ class GroupLooks:
                 logs.seen(place, begins[place], ends[place], answered_ms)
 
     def see_ends(self, topics: Iterable[str], logs: Logs) -> set[str]:
-        """Finds out where logs with a known beginning end; returns the topics whose ends have moved."""
+        """Finds out the ends of logs with a known beginning; returns the topics whose ends have moved."""
         known = {
             place: log for name in sorted(topics) for place in logs.partitions_of(name) if (log := logs.get(place))
         }

@@ -70,7 +70,7 @@ class QueueDefinition:
         return cls(is_automatic=True, notifications={DEFAULT_NOTIFICATION: None} if has_default_notification else {})
 
     def is_as_created(self, has_default_notification: bool) -> bool:
-        """Returns whether an event would create exactly this definition again."""
+        """Returns whether this is still the definition that an event creates."""
         return self.is_automatic and self == QueueDefinition.automatic(has_default_notification)
 
     def copy(self) -> "QueueDefinition":

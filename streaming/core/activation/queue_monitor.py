@@ -195,7 +195,7 @@ class QueueMonitor:
             self.last_empty_ms = now_ms
 
     def wait_has_ended(self, ended_ms: int) -> None:
-        """Notes when a wait without WHERE ended; its result is due soon. NEVER_MS: no wait has ended."""
+        """Notes when the last wait without WHERE ended; its result is due soon. NEVER_MS: none has ended."""
         if ended_ms > NEVER_MS:
             self.result_due_ms = ended_ms + RESULT_DUE_MS
 

@@ -26,7 +26,7 @@ class Restoration(Struct):
     Attributes:
         generation: The generation of the new checkpoint.
         offsets: Topic, with the prefix -> partition -> the first offset to read. Other topics are read from the start.
-        shards: The beginning of each shard, in the order of the partitions.
+        shards: The values with which the shards begin, in the order of the partitions.
     """
 
     generation: int
@@ -34,7 +34,7 @@ class Restoration(Struct):
     shards: list[RestoredShard]
 
     def by_key(self, shard_keys: Sequence[int]) -> Mapping[int, RestoredShard]:
-        """Returns the beginning of each shard by its Spark key."""
+        """Returns the values with which each shard begins, by its Spark key."""
         return dict(zip(shard_keys, self.shards, strict=True))
 
 

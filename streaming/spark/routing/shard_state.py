@@ -28,7 +28,7 @@ _decode = msgspec.msgpack.Decoder(list[Any]).decode
 
 
 class RestoredShard(Struct):
-    """The beginning of a shard in the new checkpoint of a restored router.
+    """State, ends and suspects with which a shard begins in the new checkpoint of a restored router.
 
     Attributes:
         state: The state of the older checkpoint, with the schema STATE_SCHEMA; None: the state is lost.
