@@ -29,7 +29,7 @@ class GroupFacts:
         members: The number of its members.
         topics: Topic that the group reads -> number of partitions; None if this user may not see the topic.
         problem: The reason why nothing is known of the group; empty if something is known.
-        backlog: The number of messages that the group has not committed, as in `groups`; None if it is not known.
+        backlog: The number of offsets that the group has not committed, as in `groups`; None if it is not known.
     """
 
     name: str

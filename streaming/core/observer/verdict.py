@@ -27,7 +27,7 @@ class Waiting:
 
     Attributes:
         place: The partition.
-        backlog: The number of messages that are not committed.
+        backlog: The number of offsets that are not committed: as many messages at most.
         lateness: Whether the partition is late.
         owner: The partition's owner; None without an owner.
         unowned_ms: How long the partition has had no owner; 0 with an owner.
@@ -113,7 +113,7 @@ def without_members(waiting: list[Waiting], is_tested: bool) -> Verdict:
         return Verdict(False, "nothing is unread")
     most = max(waiting, key=lambda each: each.backlog)
     untested = "" if is_tested else "; these may be markers without content, which only a user who may read can tell"
-    holds = f"{most.name} holds {plural(most.backlog, 'message')}{untested}"
+    holds = f"{most.name} holds up to {plural(most.backlog, 'message')}{untested}"
     return Verdict(True, f"nobody reads, and {holds}", (most.place,))
 
 
@@ -152,7 +152,7 @@ def _among(group: GroupPicture, partitions: dict[str, int], late: list[Waiting],
         return Verdict(False, full)
     unowned = [each for each in late if each.owner is None and each.unowned_ms >= late_ms]
     if unowned:
-        reason = f"{unowned[0].name} holds {plural(unowned[0].backlog, 'message')} and has no owner"
+        reason = f"{unowned[0].name} holds up to {plural(unowned[0].backlog, 'message')} and has no owner"
         return Verdict(True, reason, (unowned[0].place,))
     by_owner: dict[str, list[Waiting]] = {}
     for each in late:

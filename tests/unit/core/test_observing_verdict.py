@@ -44,7 +44,7 @@ PAIR = group(member("a", *ALL[:2]), member("b", *ALL[2:]))
 class TestWithoutMembers:
     def test_a_backlog_is_work(self) -> None:
         verdict = without_members([Waiting(ALL[0], 5, Lateness.LATE), Waiting(ALL[1], 9, Lateness.LATE)], True)
-        assert verdict == Verdict(True, "nobody reads, and t-1 holds 9 messages", (ALL[1],))
+        assert verdict == Verdict(True, "nobody reads, and t-1 holds up to 9 messages", (ALL[1],))
 
     def test_no_backlog_is_none(self) -> None:
         assert without_members([], True) == Verdict(False, "nothing is unread")
@@ -52,7 +52,7 @@ class TestWithoutMembers:
     def test_a_backlog_that_nobody_may_test_is_said_to_be_untested(self) -> None:
         verdict = without_members([Waiting(ALL[0], 1, Lateness.LATE)], False)
         assert verdict.one_more
-        assert "t-0 holds 1 message;" in verdict.reason
+        assert "t-0 holds up to 1 message;" in verdict.reason
         assert "may be markers without content" in verdict.reason
 
 
