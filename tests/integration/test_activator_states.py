@@ -88,7 +88,7 @@ def test_a_plain_consumer_is_asked_about_after_the_third_exit_without_a_receive(
     kafka = ("--bootstrap-servers", activating.bootstrap_servers, "--topic-prefix", activating.prefix)
     run_command("queue", "create", "q", "--only", "definition", *kafka)
     place = ("--state-directory", str(activating.state_directory))
-    question = "3 readers in a row exited without a RECEIVE: does the program report, or is it a plain consumer?"
+    question = "3 readers in a row exited without a RECEIVE: does the program report?"
     commands = (("queue", "show", "q", *kafka), ("activator", "status", *place))
 
     def exits(count: int) -> bool:

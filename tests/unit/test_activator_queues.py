@@ -331,8 +331,9 @@ def test_readers_that_report_nothing_are_asked_about_once_a_row_from_after_their
     lines = lines_of_exits(found, ViewRow(1, "NOTIFIED", 5), [0] * 3, late_ms=300_000)
     assert lines == ["exited (process 4711): exit code 0"] * 3, "the monitor is late"
     question = (
-        "nothing received: 3 readers in a row exited without a RECEIVE: does the program report, or is it a plain "
-        "consumer? See docs/guide/reporting.md"
+        "nothing received: 3 readers in a row exited without a RECEIVE: does the program report? See "
+        "docs/guide/reporting.md. For a plain consumer, name its `group` in the entry instead: "
+        "docs/guide/consumer-groups.md"
     )
     assert asked(found, 200_000) == [question]
     assert asked(found, 300_000) == [], "this is said once"

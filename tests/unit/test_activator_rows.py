@@ -216,8 +216,8 @@ def test_no_log_and_no_working_directory_are_no_errors(tmp_path: Path, monkeypat
         (
             {"exits_without_receive": 3, "nobody_joined": True, "last_line": "bye"},
             [
-                "3 readers in a row exited without a RECEIVE: does the program report, or is it a plain consumer? See "
-                "docs/guide/reporting.md",
+                "3 readers in a row exited without a RECEIVE: does the program report? See docs/guide/reporting.md. "
+                "For a plain consumer, name its `group` in the entry instead: docs/guide/consumer-groups.md",
                 "log /srv/a.log, last line: bye",
             ],
         ),
@@ -262,7 +262,8 @@ def test_no_log_and_no_working_directory_are_no_errors(tmp_path: Path, monkeypat
             {"unanswered_since": "2025-11-21T12:57:00.000Z", "programs": [RUNS, ProgramRow(8, SOON)], "last_line": "x"},
             [
                 "process 7 runs, and nobody has called RECEIVE since 2025-11-21 12:57:00 UTC: does it report, does it "
-                "hang, or has it been busy for that long? See docs/guide/reporting.md",
+                "hang, or has it been busy for that long? See docs/guide/reporting.md. For a plain consumer, name its "
+                "`group` in the entry instead: docs/guide/consumer-groups.md",
                 "log /srv/a.log, last line: x",
             ],
         ),
@@ -270,7 +271,8 @@ def test_no_log_and_no_working_directory_are_no_errors(tmp_path: Path, monkeypat
             {"unanswered_since": "2025-11-21T12:57:00.000Z", "programs": [RUNS, RUNS], "log_file": None},
             [
                 "processes 7, 7 run, and nobody has called RECEIVE since 2025-11-21 12:57:00 UTC: do they report, do "
-                "they hang, or have they been busy for that long? See docs/guide/reporting.md",
+                "they hang, or have they been busy for that long? See docs/guide/reporting.md. For a plain consumer, "
+                "name its `group` in the entry instead: docs/guide/consumer-groups.md",
             ],
         ),
         (
@@ -313,7 +315,10 @@ def test_what_keeps_an_activator_from_starting_a_program(more: dict[str, object]
         ),
         (
             {"unanswered_since": NOW, "programs": [RUNS], "log_file": None},
-            ["nobody had called RECEIVE since 2025-11-21 13:00:00 UTC. See docs/guide/reporting.md"],
+            [
+                "nobody had called RECEIVE since 2025-11-21 13:00:00 UTC. See docs/guide/reporting.md. For a plain "
+                "consumer, name its `group` in the entry instead: docs/guide/consumer-groups.md"
+            ],
         ),
         ({"exits_without_receive": 1, "last_exit": ExitRow(NOW, "exit code 0"), "group": "g"}, []),
         (

@@ -164,7 +164,7 @@ def _reads_nothing(row: ActivatorRow, now: str) -> Iterator[str]:
         one, many = "does it report, does it hang, or has it", "do they report, do they hang, or have they"
         who, ask = (f"process {pids[0]} runs", one) if len(pids) == 1 else (f"processes {', '.join(pids)} run", many)
         since = instant_utc(row.unanswered_since)
-        yield f"{who}, and nobody has called RECEIVE since {since}: {ask} been busy for that long? See {_reporting()}"
+        yield f"{who}, and nobody has called RECEIVE since {since}: {ask} been busy for that long? {_how_to_report()}"
 
 
 def _before(now: str, duration_ms: int) -> str:
@@ -196,15 +196,15 @@ def _past_of_programs(row: ActivatorRow, at: str) -> Iterator[str]:
     if row.group is not None:
         yield from _joins_nothing(row, is_past=True)
     elif row.unanswered_since is not None and row.programs:
-        yield f"nobody had called RECEIVE since {instant_utc(row.unanswered_since)}. See {_reporting()}"
+        yield f"nobody had called RECEIVE since {instant_utc(row.unanswered_since)}. {_how_to_report()}"
 
 
 def without_receive(row: ActivatorRow) -> str:
     """Returns the question about programs that have exited with success, but without visible work."""
     if row.group is None:
         return (
-            f"{row.exits_without_receive} readers in a row exited without a RECEIVE: does the program report, or is it "
-            f"a plain consumer? See {_reporting()}"
+            f"{row.exits_without_receive} readers in a row exited without a RECEIVE: does the program report? "
+            f"{_how_to_report()}"
         )
     count = row.exits_without_receive
     programs, they = ("1 program", "does it") if count == 1 else (f"{count} programs in a row", "do they")
@@ -272,8 +272,9 @@ def _crashes_with_last(row: ActivatorRow) -> str:
     return f"{_crashes(row)}: {row.last_exit.how}, the last one at {instant_utc(row.last_exit.at)}"
 
 
-def _reporting() -> str:
-    return document("guide/reporting.md")
+def _how_to_report() -> str:
+    plain = f"For a plain consumer, name its `group` in the entry instead: {_consumer_groups()}"
+    return f"See {document('guide/reporting.md')}. {plain}"
 
 
 def _consumer_groups() -> str:
