@@ -13,6 +13,7 @@ from streaming.cli.lines import say
 from streaming.cli.options import Json, Place
 from streaming.cli.routing.router_waits import router_absence
 from streaming.cli.unused_services import shows_services
+from streaming.core.texts import cut
 from streaming.core.times import iso_time
 from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.system import hints
@@ -23,7 +24,7 @@ from streaming.wire.headers import decoded_headers
 from streaming.wire.record_decoders import InvalidRecordError
 
 # The most characters of a record's value that a line shows.
-_MAX_VALUE_LENGTH = 200
+MAX_VALUE_LENGTH = 200
 # The most digits of a number of 64 bits.
 _MAX_DIGITS = 19
 
@@ -114,13 +115,8 @@ def _line(letter: dict[str, Any]) -> Text:
         number,
         "\n  ",
         printable(f"{where}, key {letter['key']}: "),
-        printable(cut(letter["value"] or "")),
+        printable(cut(letter["value"] or "", MAX_VALUE_LENGTH)),
     )
     if letter.get("envelope") is not None:
-        line.append(f"\n  envelope {printable(cut(letter['envelope'], 4 * _MAX_VALUE_LENGTH))}")
+        line.append(f"\n  envelope {printable(cut(letter['envelope'], 4 * MAX_VALUE_LENGTH))}")
     return line
-
-
-def cut(text: str, most: int = _MAX_VALUE_LENGTH) -> str:
-    """Returns the beginning of a long text."""
-    return text if len(text) <= most else f"{text[:most]} ..."

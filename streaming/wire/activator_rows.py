@@ -11,7 +11,7 @@ from streaming.wire.output_records import Short
 from streaming.wire.record_decoders import Int64, InvalidRecordError, decoder_of
 
 # The last line of a program's log is cut to this length.
-MAX_LINE = 200
+MAX_LINE = 400
 
 
 class ProgramRow(Struct):

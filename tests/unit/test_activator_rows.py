@@ -142,7 +142,8 @@ def test_a_step_tells_of_the_queues_that_have_changed_and_of_those_that_it_names
         ("\n \n", None),
         ("one line without an end", "one line without an end"),
         ("x\n" * 10_000 + "the last\r\n", "the last"),
-        ("y" * 10_000, "y" * MAX_LINE),
+        ("y" * MAX_LINE, "y" * MAX_LINE),
+        ("y" * (MAX_LINE + 1), "y" * (MAX_LINE - 4) + " ..."),
     ],
 )
 def test_the_last_line_of_a_log(tmp_path: Path, content: str, line: str | None) -> None:

@@ -17,6 +17,7 @@ from streaming.cli.dashboard.live_view import LiveView
 from streaming.cli.dashboard.server import Page, Part
 from streaming.cli.diagnosis import diagnosis
 from streaming.cli.monitor_rows import needs_host, observed
+from streaming.core.texts import cut
 from streaming.core.times import iso_time
 from streaming.errors import UserError
 from streaming.kafka import own_programs
@@ -208,4 +209,4 @@ def without_shared_lines(told: Iterable[Told]) -> list[Told]:
 
 
 def _cut(text: str | None) -> str:
-    return "" if text is None else printable(dead_letters.cut(text))
+    return "" if text is None else printable(cut(text, dead_letters.MAX_VALUE_LENGTH))

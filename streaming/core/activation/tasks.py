@@ -20,6 +20,7 @@ from streaming.core.activation.settings import (
     TASK_RETRY_MS,
     CoreSettings,
 )
+from streaming.core.texts import cut
 from streaming.core.times import FOREVER_MS, NEVER_MS
 
 # Returns the id of a new task, given the activation's sequence.
@@ -169,7 +170,7 @@ class Tasks:
             self.retry_ms = now_ms + self._pause_ms()
         if self.failing_since_ms == NEVER_MS:
             self.failing_since_ms = now_ms
-        self._keep_failure(why[:MAX_FAILURE_LENGTH])
+        self._keep_failure(cut(why, MAX_FAILURE_LENGTH))
 
     def interrupted(self, task: Task, now_ms: int) -> None:
         """Schedules another start of a task that was ended because its host is being stopped."""

@@ -142,8 +142,10 @@ class TestRetries:
                 lambda task_id: exited(task_id, 1, "no database"),
                 "it exited without calling RECEIVE, with exit code 1: no database",
             ),
+            (lambda task_id: failed_to_start(task_id, "w" * 200), "w" * 200),
+            (lambda task_id: failed_to_start(task_id, "w" * 201), f"{'w' * 196} ..."),
         ],
-        ids=["not started", "exited", "exited with a code", "killed", "with the end of its output"],
+        ids=["not started", "exited", "with a code", "killed", "with its output", "long", "too long"],
     )
     @pytest.mark.parametrize("max_queue_readers", [1, 3])
     def test_each_further_failure_doubles_the_time_until_the_next_try_up_to_a_minute(
