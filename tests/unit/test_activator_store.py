@@ -362,7 +362,7 @@ def test_what_was_known_of_programs_remains_when_the_activator_is_down(tmp_path:
     with console.capture() as capture:
         console.print(show(status, NOW_MS + 24 * 3_600_000))
     text = " ".join(capture.get().split())
-    assert text.startswith("as of 2025-11-21 13:00:00 UTC (24 h ago)")
+    assert text.startswith("not running; none of its programs runs as of 2025-11-21 13:00:00 UTC (24 h ago)")
     last = "it had given up after 6 crashes in a row: exit code 3, the last one at 2025-11-21 13:00:00 UTC"
     assert f"{last} log {log_file}, last line: ImportError: no module" in text
     assert "3 programs in a row exited, and the observer has seen nobody join the consumer group parcels" in text
@@ -455,10 +455,11 @@ def test_status_says_how_old_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         about = store.about()
         about.seen_ms = NOW_MS + 4_000
         store.save_about(about)
-    assert shown(tmp_path, NOW_MS + 8_000).startswith("as of 13:00:04 UTC (4 s ago)\n")
+    assert shown(tmp_path, NOW_MS + 8_000).startswith("not running; ")
+    assert "\nas of 13:00:04 UTC (4 s ago)\n" in shown(tmp_path, NOW_MS + 8_000)
     late = shown(tmp_path, NOW_MS + 64_000)
-    assert late.startswith("as of 13:00:04 UTC (60 s ago)\n"), "it does not run, so it cannot hang"
-    assert "sign of life" not in late
+    assert "\nas of 13:00:04 UTC (60 s ago)\n" in late
+    assert "sign of life" not in late, "it does not run, so it cannot hang"
     monkeypatch.setattr(statuses, "is_locked", lambda _: True)
     late = shown(tmp_path, NOW_MS + 64_000)
     assert late.startswith("its last sign of life is 60 s old, and there should be one every 5 s")

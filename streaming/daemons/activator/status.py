@@ -92,13 +92,12 @@ def show(status: Status, now_ms: int, start: str = "") -> RenderableType:
     """
     if status["is_running"] and not status["config_file"]:
         return Text("starting", "yellow")
-    parts: list[RenderableType] = [
-        *_age(status, now_ms),
-        Sentence(f"running since {instant_utc(status['since'])} (process {status['pid']})", "green")
-        if status["is_running"]
-        else Sentence(_not_running(status, start), "yellow"),
-        Sentence(f"config {status['config_file']}"),
-    ]
+    parts = _age(status, now_ms)
+    if status["is_running"]:
+        parts.append(Sentence(f"running since {instant_utc(status['since'])} (process {status['pid']})", "green"))
+    else:
+        parts.insert(0, Sentence(_not_running(status, start), "yellow"))
+    parts.append(Sentence(f"config {status['config_file']}"))
     if status["config_error"]:
         reason = status["config_error"].removeprefix(f"{status['config_file']}: ")
         parts.append(Sentence(f"refused, the previous config stays: {reason}", "bold red"))
