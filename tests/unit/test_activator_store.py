@@ -435,13 +435,18 @@ def test_queues_at_rest_whose_entry_was_removed_are_named_apart_and_not_in_red(t
         save("orders", ProgramEntry(queue="orders", command="true").policy("salt").entry)
         for number in range(12):
             save(f"gone-{number:02}", "", crashes=3, fatal_exit_code=78)
+        save("a-lost", "")
         save("waits", "", held=Held("id-2", 8, "MESSAGES_ACCUMULATING", 5, NOW_MS))
+        about = store.about()
+        about.without_entry = ["a-lost"]
+        store.save_about(about)
     console = Console(width=300, force_terminal=True, color_system="standard")
     with console.capture() as capture:
         console.print(show(read_status(tmp_path, NOW_MS), NOW_MS))
     text = capture.get()
     assert "at rest, and no longer in the config: gone-00, gone-01, " in text
     assert "gone-09, ..." in text
+    assert text.count("a-lost") == 1, "a queue is named in one list"
     table = text[text.index("decision and reason") :]
     assert "orders" in table
     assert "waits" in table

@@ -110,7 +110,7 @@ def show(status: Status, now_ms: int, start: str = "") -> RenderableType:
         parts.append(Sentence(f"notified, but without an entry in the config: {names}", "yellow"))
     rows = [msgspec.convert(each, ActivatorRow) for each in status["queues"]]
     of_config = [row for row in rows if row.entry is not None or row.programs or row.held is not None]
-    if left := [row.queue for row in rows if row not in of_config]:
+    if left := [row.queue for row in rows if row not in of_config and row.queue not in status["without_entry"]]:
         names = ", ".join(left[:_MAX_NAMES]) + (", ..." if len(left) > _MAX_NAMES else "")
         parts.append(Sentence(f"at rest, and no longer in the config: {names}", "dim"))
     if not of_config:
