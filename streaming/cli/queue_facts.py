@@ -249,7 +249,10 @@ def no_queue(cluster: Cluster, topics: Topics, queue: str) -> UserError:
             f"There is no queue {queue!r} yet. An entry of the activator's file names its consumer group, "
             f"{entry.group}, so the queue is there once the observer has reported the group."
         )
-    if group_facts.find(cluster, queue, []).is_there:
+    is_dropped = _is_dropped(cluster, topics, queue)
+    group = group_facts.find(cluster, queue, [])
+    # The readers of a dropped queue leave a group of its name, which has read no other topic.
+    if group.is_there and not (is_dropped and group.topics.keys() <= {queue}):
         return UserError(
             f"There is no queue {queue!r}, but a consumer group of this name, which no observer has reported. Readers "
             "are started for it once an entry of the activator's file names it, with `group`."
@@ -257,12 +260,19 @@ def no_queue(cluster: Cluster, topics: Topics, queue: str) -> UserError:
     create = f"`{hints.command('queue', 'create', queue)}` creates this one, with a topic"
     if (problem := topic_name_problem(queue, topics)) is not None:
         create = f"no queue's topic can have this name: {problem}"
+    unknown = "no command has created it, and the monitor knows of no message for it"
     return UserError(
-        f"There is no queue {queue!r}: no command has created it, and the monitor knows of no message for it."
+        f"There is no queue {queue!r}: {'a command has dropped it' if is_dropped else unknown}."
         f"{did_you_mean(queue, _known(cluster, topics))} "
         f"`{hints.command('queues')}` lists the queues; {create}. A consumer group needs no topic of its "
         "name, but an entry with `group` in the activator's file, and `topics` there until it has committed something."
     )
+
+
+def _is_dropped(cluster: Cluster, topics: Topics, queue: str) -> bool:
+    """Returns whether commands name a queue that does not exist. Raises as `find` does."""
+    with TopicFollower(cluster, [topics.commands], Start.BEGINNING) as follower:
+        return any(_events(follower, input_records.commands_decoder, queue))
 
 
 def _known(cluster: Cluster, topics: Topics) -> set[str]:

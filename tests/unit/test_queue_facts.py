@@ -53,7 +53,6 @@ class Topic:
         ("Pay", " Did you mean 'payments'?"),
         ("paymets", " Did you mean 'payments'?"),
         ("st", " Did you mean 'stock-1' or 'stock-2' or 'stock-3'?"),
-        ("gone", ""),
         ("nosuch", ""),
     ],
 )
@@ -126,6 +125,29 @@ def test_of_a_group_whose_topic_does_not_exist_it_is_said_as_in_queues(
     [line] = group_entries.problems(CLUSTER, TOPICS, [], told)
     sentence = line.removeprefix("queue readers: t")
     assert queue_facts.find(CLUSTER, TOPICS, "readers").blind == (f"T{sentence}." if is_told else "")
+
+
+@pytest.mark.parametrize("topics", [{}, {"orders": 1}])
+def test_the_group_of_the_readers_of_a_dropped_queue_is_no_group_without_an_entry(
+    monkeypatch: pytest.MonkeyPatch, topics: dict[str, int | None]
+) -> None:
+    dropped = ("orders", {"type": "DROP_QUEUE", "queue": "orders"})
+    monkeypatch.setattr(Topic, "records", {TOPICS.commands: [dropped]})
+    for module in (queue_facts, tables):
+        monkeypatch.setattr(module, "TopicFollower", Topic)
+    monkeypatch.setattr(group_facts, "find", lambda *_: GroupFacts("orders", "Empty", topics=topics))
+    error = str(queue_facts.no_queue(CLUSTER, TOPICS, "orders"))
+    assert error.startswith("There is no queue 'orders': a command has dropped it. `queue-activation queues` lists")
+    assert "`queue-activation queue create orders` creates this one" in error
+
+
+def test_a_group_that_reads_other_topics_stays_a_group_after_its_queue_was_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Topic, "records", {TOPICS.commands: [("g", {"type": "DROP_QUEUE", "queue": "g"})]})
+    monkeypatch.setattr(queue_facts, "TopicFollower", Topic)
+    monkeypatch.setattr(group_facts, "find", lambda *_: GroupFacts("g", "Empty", topics={"parcels": 1}))
+    assert "but a consumer group of this name" in str(queue_facts.no_queue(CLUSTER, TOPICS, "g"))
 
 
 @pytest.mark.parametrize("is_there", [True, False])
