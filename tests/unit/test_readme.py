@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import tomllib
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -100,6 +101,17 @@ def test_commands_exist_with_their_options(path: Path) -> None:
             parse([command[1], "--help"])  # the name of a command, not a whole command line
         else:
             check_command(command, {})
+
+
+def test_what_several_documents_create_is_the_same_in_all_of_them() -> None:
+    created: dict[tuple[str, ...], set[tuple[str | None, ...]]] = {}
+    for path in (ROOT / "README.md", *GUIDE.glob("*.md")):
+        for words in commands_of(path.read_text()):
+            if words[2:3] == ["create"] and "--topic-prefix" not in words:
+                options = dict(pairwise(words[4:]))
+                made = tuple(map(options.get, ("--partitions", "--database", "--queue")))
+                created.setdefault((words[1], words[3]), set()).add(made)
+    assert {name: made for name, made in created.items() if len(made) > 1} == {}
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
