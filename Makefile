@@ -7,7 +7,10 @@ BIN := $(VENV)/bin
 RUNTIME := $(VENV)/.runtime
 STAMP := $(VENV)/.set-up
 PIP_INSTALL = $(BIN)/pip install --disable-pip-version-check --constraint constraints.txt
-PIP_PROGRESS = sed -u -n 's/^Collecting \([^ ]*\).*/  \1/p; s/^Building wheels for.*: \(.*\)/  building \1/p; s/^Installing collected.*/  installing/p'
+PIP_PROGRESS = sed -u -n 's/^Collecting \([^ ]*\).*/  \1/p; s/^Building wheels for.*: \(.*\)/  building \1/p; s/^Installing collected.*/  installing/p' | $(STILL)
+# Passes lines on, and says after some seconds without a line that the work goes on: `read` then fails with more than 128.
+STILL = while IFS= read -r -t $(PIP_AGAIN_S) line || { [ $$? -gt 128 ] && line="  still at work after $$SECONDS s"; }; do echo "$$line"; done
+PIP_AGAIN_S := 15
 
 # The packages as a user installs them, partly compiled. With these variables a command uses them instead of the
 # checkout, which .venv has as an editable installation.
@@ -59,7 +62,7 @@ $(STAMP): $(RUNTIME)
 $(INSTALLED)/.set-up: $(STAMP) $(SOURCES)
 	@echo "Installing the packages in $(INSTALLED), partly compiled (takes half a minute)"
 	@rm -rf $(INSTALLED) build/lib*
-	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --target $(INSTALLED) .
+	@$(BIN)/pip install --disable-pip-version-check --no-deps --target $(INSTALLED) . | $(PIP_PROGRESS)
 	@ls $(INSTALLED)/streaming/core/activation/queue.*.so >/dev/null 2>&1 || echo "Nothing was compiled, because there is no C compiler. On Debian and Ubuntu, install the package gcc."
 	@touch $@
 

@@ -47,7 +47,7 @@ def _list_classes(class_list: Path) -> None:
             Admin(Cluster(broker.bootstrap_servers)).create_topics(Topics().specs(), partitions=2, replication_factor=1)
         environment = {CLASS_LIST_VARIABLE: str(class_list)}
         with (
-            start_progress.told("running a monitor, whose classes are listed until it is ready", "step 2 of 3"),
+            start_progress.told("listing the classes that a monitor loads", "step 2 of 3"),
             monitor_process(broker.bootstrap_servers, class_list.parent, environment=environment),
         ):
             pass  # the list has the classes that the monitor needs to become ready

@@ -218,11 +218,12 @@ def _absolute(file: Path | None) -> str | None:
 
 def _run_together(context: typer.Context, wanted: Sequence[Program | _Query], on_ready: OnReady) -> int:
     """Runs the programs until a stop signal arrives or one of them ends; returns the exit code."""
-    from streaming.daemons.query.application import prepared
+    with start_progress.told("loading the programs"):
+        from streaming.daemons.query.application import prepared
 
-    # The router is prepared last: it may complete a batch, which a signal does not interrupt.
-    queries = [each for each in reversed(wanted) if isinstance(each, _Query)]
-    programs = [program_of(context, each.name, each.arguments) for each in queries]
+        # The router is prepared last: it may complete a batch, which a signal does not interrupt.
+        queries = [each for each in reversed(wanted) if isinstance(each, _Query)]
+        programs = [program_of(context, each.name, each.arguments) for each in queries]
     with stop_signals.taken() as signals, prepared(programs) as prepared_runs:
         signals.only_note()
         parts = {run.kind.name: Part(run.kind.name, partial(_run_query, run), run.kind.ready) for run in prepared_runs}

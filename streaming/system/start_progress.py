@@ -5,7 +5,7 @@ The log of a healthy program that was started alone has no such lines.
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Event, Thread
 
@@ -14,7 +14,7 @@ from streaming.system.wrapped_text import fitted
 # Whether the lines go into files and pipes too.
 _in_files = [False]
 # A start takes some 10 s on an idle machine.
-_AGAIN_S = 5.0
+AGAIN_S = 5.0
 
 
 @contextmanager
@@ -39,8 +39,15 @@ def told(step: str, until: str = "") -> Iterator[None]:
         yield
         return
     say_to_user(f"{step}; {until}" if until else step)
+    with told_again(step, say_to_user):
+        yield
+
+
+@contextmanager
+def told_again(step: str, say: Callable[[str], None]) -> Iterator[None]:
+    """Says every few seconds that a step goes on, while the block runs."""
     is_over = Event()
-    teller = Thread(target=_tell, args=(step, is_over), name="start progress", daemon=True)
+    teller = Thread(target=_tell, args=(step, is_over, say), name="start progress", daemon=True)
     teller.start()
     try:
         yield
@@ -49,10 +56,10 @@ def told(step: str, until: str = "") -> Iterator[None]:
         teller.join()
 
 
-def _tell(step: str, is_over: Event) -> None:
+def _tell(step: str, is_over: Event, say: Callable[[str], None]) -> None:
     begin_s = time.monotonic()
-    while not is_over.wait(_AGAIN_S):
-        say_to_user(f"still {step} after {time.monotonic() - begin_s:.0f} s")
+    while not is_over.wait(AGAIN_S):
+        say(f"still {step} after {time.monotonic() - begin_s:.0f} s")
 
 
 def say_to_user(progress: str) -> None:

@@ -69,7 +69,7 @@ def test_a_start_is_told_from_its_beginning_until_its_end(
         wait_until(is_told_again, 20, "the line")
         raise UserError("no Java")
 
-    monkeypatch.setattr(start_progress, "_AGAIN_S", 0.01)
+    monkeypatch.setattr(start_progress, "AGAIN_S", 0.01)
     monkeypatch.setattr(embedded_broker, "find_java", start)
     with pytest.raises(UserError, match="no Java"):
         embedded_broker.run_broker_in_foreground()

@@ -16,9 +16,11 @@ from streaming.cli.demo.story import Story
 from streaming.core.activation import events
 from streaming.core.activation.events import ReceiveResult
 from streaming.kafka.clients import Cluster
+from streaming.system import start_progress
 from streaming.system.stop_signals import StopSignals
 from tests.support.bad_output import valid_fields
 from tests.support.records_sent import record_of
+from tests.support.waiting import wait_until
 
 
 class Scene:
@@ -89,6 +91,22 @@ def test_messages_are_left_as_soon_as_they_are_sent(scene: Scene) -> None:
     """Otherwise a sender that looks before the arrival is seen would send more of a burst than it needs."""
     scene.story.sent["orders"] += 70
     assert scene.story.left("orders") == 70
+
+
+def test_a_long_step_of_a_demo_is_told_again_and_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    output = io.StringIO()
+    monkeypatch.setattr(start_progress, "AGAIN_S", 0.01)
+    with ExitStack() as parts:
+        stage = Stage(Console(file=output, width=80), tmp_path, parts, False)
+        with stage.progress("starting Spark"):
+            wait_until(lambda: output.getvalue().count("\n  still starting Spark after 0 s") >= 2, 20, "the lines")
+        monkeypatch.setattr(start_progress, "AGAIN_S", 5.0)
+        with stage.progress("starting more"):
+            pass
+    first, *_, last, short = output.getvalue().splitlines()
+    assert first == "  starting Spark ..."
+    assert last.startswith("  ready after ")
+    assert short.startswith("  starting more ... ready after ")
 
 
 def test_what_runs_on_is_said_with_a_command_that_sends(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def test_each_step_is_told_when_it_begins(
     assert said == [
         "looking at Java and the jars",
         "starting a broker; step 1 of 3",
-        "running a monitor, whose classes are listed until it is ready; step 2 of 3",
+        "listing the classes that a monitor loads; step 2 of 3",
         "archiving these classes; step 3 of 3, 190 MB",
     ]
     assert capsys.readouterr() == ("prepared\n", "")

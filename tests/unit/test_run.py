@@ -8,19 +8,20 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import msgspec
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from streaming.cli import run, topics
+from streaming.daemons.monitor.sole_monitor import MONITOR
 from streaming.daemons.query import application, others_here
 from streaming.daemons.query.application import QueryProgram
 from streaming.errors import UserError
 from streaming.kafka.admin import Admin, GroupMember
 from streaming.kafka.clients import Cluster
-from streaming.system import hints, runs
+from streaming.system import hints, runs, start_progress
 from streaming.system.client_ids import client_id
 from streaming.system.process_identity import identity_of
 from streaming.system.together import Part, Program, Together
@@ -29,6 +30,7 @@ from tests.support.command_lines import parse
 from tests.support.named_process import named_process
 from tests.support.shell import run_command
 
+PREPARED = application.prepared  # the fixture `started` replaces it
 FOUR_LINES = '[[programs]]\ngroup = "orders-readers"\ncommand = "bin/orders-consumer"\nmax = 4\n'
 
 
@@ -116,6 +118,18 @@ def test_the_file_needs_observer_monitor_and_activator(file: Path, started: Star
     assert (observer["config"], activator["config"]) == (file, file)
     assert monitor["checkpoint_location"] == "checkpoints/monitor"
     assert (activator["state_directory"], activator["stop_programs"]) == (Path("checkpoints/activator"), False)
+
+
+@pytest.mark.usefixtures("started")
+def test_the_steps_before_spark_are_told_too(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def refuse(_: object) -> NoReturn:
+        raise UserError("there is no topic")
+
+    assert run_command("run", str(file)).splitlines()[:2] == ["looking at Kafka", "loading the programs"]
+    program = QueryProgram(MONITOR, "checkpoint", "1g", refuse, None)
+    with pytest.raises(UserError), start_progress.in_files_too(), PREPARED([program]):
+        pass
+    assert capsys.readouterr().err == "checking what the monitor needs\n"
 
 
 def test_the_observer_runs_without_a_group_too_because_one_may_be_added(file: Path, started: Started) -> None:

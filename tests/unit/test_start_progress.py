@@ -13,7 +13,7 @@ from tests.unit.test_wrapped_messages import Terminal
 def test_a_long_step_is_told_again_and_again_until_it_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    monkeypatch.setattr(start_progress, "_AGAIN_S", 0.01)
+    monkeypatch.setattr(start_progress, "AGAIN_S", 0.01)
     with start_progress.told("starting Spark", "ready soon"):
         assert terminal.getvalue().splitlines()[0] == "starting Spark; ready soon"
         wait_until(lambda: terminal.getvalue().count("\nstill starting Spark after 0 s\n") >= 2, 20, "the lines")
@@ -34,7 +34,7 @@ def test_a_log_has_no_line_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_under_run_a_file_has_them_too(monkeypatch: pytest.MonkeyPatch) -> None:
     log = io.StringIO()
     monkeypatch.setattr(sys, "stderr", log)
-    monkeypatch.setattr(start_progress, "_AGAIN_S", 0.01)
+    monkeypatch.setattr(start_progress, "AGAIN_S", 0.01)
     with start_progress.in_files_too(), start_progress.told("starting Spark"):
         wait_until(lambda: "\nstill starting Spark after 0 s\n" in log.getvalue(), 20, "the line")
     said = log.getvalue()

@@ -15,7 +15,7 @@ from streaming.cli.demo.timeline import Timeline
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
 from streaming.kafka.topic_follower import Start, TopicFollower
-from streaming.system import hints, stop_signals
+from streaming.system import hints, start_progress, stop_signals
 from streaming.system.embedded_broker import EmbeddedBroker
 from streaming.system.jars import broker_jars
 from streaming.system.processes import ChildProcess
@@ -60,13 +60,15 @@ class Stage:
 
     @contextmanager
     def progress(self, what: str) -> Iterator[None]:
-        """Prints the name of the block's work, and then the time that the block took."""
+        """Prints the name of the block's work, every few seconds that it goes on, and then the time that it took."""
         begin_s = time.monotonic()
         self.console.print(f"  {what} ...", end="")
-        yield
+        with start_progress.told_again(what, lambda line: self.console.print(f"\n  {line}", end="")):
+            yield
         took_s = time.monotonic() - begin_s
         self.slowest_s = max(self.slowest_s, took_s)
-        self.console.print(f" ready after {took_s:.1f} s")
+        gap = " " if took_s < start_progress.AGAIN_S else "\n  "
+        self.console.print(f"{gap}ready after {took_s:.1f} s")
 
 
 @contextmanager

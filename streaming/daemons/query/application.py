@@ -65,7 +65,8 @@ def prepared(programs: Sequence[QueryProgram]) -> Iterator[list[QueryRun]]:
         servers = {address: stack.enter_context(MetricsServer(*address)) for address in addresses}
         places = []
         for program in programs:
-            with hints.about(program.kind.name):
+            name = program.kind.name
+            with hints.about(name), start_progress.told(f"checking what the {name} needs"):
                 places.append(stack.enter_context(program.placed(program.metrics and servers[program.metrics])))
         spark, signals = stack.enter_context(_spark_session(programs))
         queries = []
