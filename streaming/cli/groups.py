@@ -4,19 +4,20 @@ import json
 import sys
 import time
 from collections.abc import Iterable
-from functools import partial
+from contextlib import nullcontext
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.status import Status
 from rich.text import Text
 
 from streaming.cli.lines import say
 from streaming.cli.options import Json, Kafka
 from streaming.core.numbers import plural
 from streaming.core.observer.expiry import kept_in_words
-from streaming.system import durations
+from streaming.core.times import iso_time
+from streaming.system import ages, durations, start_progress, wall_clock
 from streaming.system.durations import Duration
 from streaming.system.logs import printable
 from streaming.system.options import duration
@@ -54,14 +55,23 @@ def groups(
     from streaming.cli.group_survey import GroupSurvey
 
     survey = GroupSurvey(at.cluster(), group)
-    progress = Console(stderr=True)  # shown on a terminal only
     told: dict[str, Any] = {}
     left_out = 0
+    say_once = cache(start_progress.say_to_user)
+
+    def progress(watched: int, _left_s: float) -> None:
+        if not told:
+            members = f"members of {plural(watched, 'group')}"
+            say_once(f"watching what {members} commit, for up to {wait.ms / 1000:g} s")
+
     try:
         while True:
-            with progress.status("looking") as status:
-                found = survey.ask(0.0 if no_wait else wait.ms / 1000, partial(_progress, status))
-            _print([each for each in found if told.get(each.name) != _essence(each)], as_json)
+            with nullcontext() if told else start_progress.told_again("looking", start_progress.say_to_user):
+                found = survey.ask(0.0 if no_wait else wait.ms / 1000, progress)
+            changed = [each for each in found if told.get(each.name) != _essence(each)]
+            if watch and changed and not as_json:
+                say(f"as of {ages.instant_utc(iso_time(wall_clock.now_ms()))}")
+            _print(changed, as_json)
             if (denials := survey.new_denials()) is not None:
                 say(denials, err=True)
             if not (found or told or as_json):
@@ -91,7 +101,7 @@ def _print(found: Iterable["Finding"], as_json: bool) -> None:
         if as_json:
             print(json.dumps(as_plain(each)), flush=True)  # noqa: T201
         elif is_screen:
-            console.print(Sentence(lines(each)), crop=False)
+            console.print(Sentence(lines(each), hang=2), crop=False)
         else:
             console.print(lines(each), soft_wrap=True)
 
@@ -141,7 +151,3 @@ def as_plain(finding: "Finding") -> dict[str, Any]:
             for each in finding.answer.waiting
         ],
     }
-
-
-def _progress(status: Status, watched: int, left_s: float) -> None:
-    status.update(f"watching what members of {plural(watched, 'group')} commit, {left_s:.0f} s more")

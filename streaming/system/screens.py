@@ -31,13 +31,20 @@ def cell(text: str, style: str = "") -> Text:
 class Sentence:
     """A text that is wrapped at words. It may have several lines and styles."""
 
-    def __init__(self, text: str | Text, style: str = "") -> None:
-        """Stores the text. In a string, characters that a terminal would obey are escaped."""
+    def __init__(self, text: str | Text, style: str = "", hang: int = 0) -> None:
+        """Stores the text. In a string, characters that a terminal would obey are escaped.
+
+        Args:
+            text: The text.
+            style: The style of a string.
+            hang: The number of additional spaces where the text's first line goes on.
+        """
         self._text = cell(text, style) if isinstance(text, str) else text
+        self._hang = hang
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         """Yields the lines."""
-        yield from _wrapped(self._text, options.max_width)
+        yield from _wrapped(self._text, options.max_width, self._hang)
 
 
 class Fields:
@@ -277,13 +284,14 @@ def _line(*parts: str | Text | tuple[str, str]) -> Text:
     return Text.assemble(*parts, no_wrap=True, overflow="ignore")
 
 
-def _wrapped(text: Text, width: int) -> list[Text]:
+def _wrapped(text: Text, width: int, hang: int = 0) -> list[Text]:
     """Returns a text as lines of at most this width, if no piece is wider. Each line has the text's indentation."""
     return [
-        _line("" if start == 0 else indent, line[start:stop], tail)
-        for line in text.split("\n", allow_blank=True)
+        _line("" if start == 0 else indent + " " * more, line[start:stop], tail)
+        for number, line in enumerate(text.split("\n", allow_blank=True))
+        for more in [0 if number else hang]
         for indent in [line.plain[: len(line.plain) - len(line.plain.lstrip())]]
-        for start, stop, tail in spans(line.plain, width)
+        for start, stop, tail in spans(line.plain, width, more)
     ]
 
 

@@ -1,5 +1,9 @@
 """The survey of consumer groups: what is asked at its first look, and what at those after it."""
 
+import re
+import signal
+import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from types import SimpleNamespace
@@ -7,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from streaming.cli import group_facts, group_survey
+from streaming.cli import group_facts, group_survey, groups
 from streaming.cli.dashboard import group_map
 from streaming.cli.dashboard.group_map import GroupMaps
 from streaming.cli.group_facts import GroupFacts
 from streaming.cli.group_survey import GroupSurvey
+from streaming.cli.main import main
 from streaming.core.observer.expiry import KeptFrom
 from streaming.core.observer.logs import Logs
 from streaming.core.observer.pictures import GroupPicture, GroupState, Member, Place
@@ -24,6 +29,8 @@ from streaming.daemons.router import sole_router
 from streaming.daemons.transport import transport
 from streaming.kafka.clients import Cluster
 from streaming.kafka.group_looks import GroupKind
+from streaming.system.stop_signals import Stopped
+from tests.unit.test_wrapped_messages import Terminal
 
 PLACES: list[Place] = [("t", number) for number in range(3)]
 
@@ -151,6 +158,27 @@ def test_how_long_offsets_are_kept_is_asked_and_told_of_groups_without_members(
     looks.kept_offsets.look = lambda: setattr(looks.kept_offsets, "kept_ms", kept_ms)
     finding = surveyed()
     assert (finding.kept_from, finding.kept_ms) == (KeptFrom.LAST_MEMBER, kept_ms)
+
+
+def test_a_watch_dates_its_answers_and_moves_neither_the_cursor_nor_a_line(
+    looks: Looks, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def sleep(seconds: float) -> None:
+        if seconds == groups._WATCH_S:
+            if looks.committed:
+                raise Stopped(signal.SIGINT)
+            looks.committed = 5  # the answer changes
+
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr(time, "sleep", sleep)
+    with pytest.raises(Stopped):
+        main(["groups", "g", "--watch", "--wait", "50ms", "--bootstrap-servers", "localhost:1"])
+    assert terminal.getvalue() == "watching what members of 1 group commit, for up to 0.05 s\n"
+    first, _, _, second, _, answer = capsys.readouterr().out.splitlines()
+    assert all(re.fullmatch(r"as of \d\d:\d\d:\d\d UTC", line) for line in (first, second))
+    assert answer == "  one more: no, nothing is unread"
+    assert looks.is_closed
 
 
 class TestMapOfTheDashboard:

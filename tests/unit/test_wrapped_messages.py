@@ -158,6 +158,7 @@ def test_a_line_of_a_view_is_wrapped_and_stays_whole_elsewhere(
         VIEWS[name]()
     plain = [re.sub("\x1b[^m]*m", "", line) for line in terminal.getvalue().splitlines()]
     assert all(cell_len(line) <= width or line.strip("; ") == IDENTIFIER for line in plain)
+    assert name != "a group" or all(line.startswith("  ") for line in plain[1:])
     assert len(plain) > len(pipe.getvalue().splitlines())
     assert in_one_piece("\n".join(plain)) == " ".join(pipe.getvalue().split())
 
