@@ -100,6 +100,6 @@ def check_topics(admin: Admin, rights: Rights, own_topic: str, which: str = "the
     name = min(missing)
     raise UserError(
         f"Queue {name!r} has no topic. Create it with "
-        f"`{hints.command('queue', 'create', name, servers=admin.servers, prefix=prefix_of(own_topic))}`, with "
-        f"`kafka-topics.sh --create --topic {name}` or with `producers.queue_topics.create_queue_topics`."
+        f"`{hints.command('queue', 'create', name, servers=admin.servers, prefix=prefix_of(own_topic))}` or with "
+        "`producers.create_queue_topics`."
     )

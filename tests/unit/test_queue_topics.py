@@ -5,15 +5,16 @@ from collections.abc import Callable
 import pytest
 from typer.testing import CliRunner
 
-from producers.queue_topics import create_queue_topics
+from producers.queue_topics import check_topics, create_queue_topics
 from producers.reader import QueueReader
 from producers.services import ServiceClient
 from streaming.cli import queue, queue_facts
 from streaming.cli.main import app
 from streaming.core.activation.definition import QueueDefinition
 from streaming.errors import UserError
-from streaming.kafka.access import RightMissingError, Rights
+from streaming.kafka.access import RightMissingError, Rights, rights
 from streaming.kafka.admin import Admin
+from streaming.kafka.clients import Cluster
 from streaming.wire.topics import Topics, TopicSpec
 from tests.support.shell import run_command
 
@@ -42,6 +43,16 @@ def test_existing_topics_with_other_numbers_of_partitions_are_named_in_one_line(
     existing |= {"a": 2, "b": 3, "c": 5}
     assert create_queue_topics(SERVERS, ["a", "b", "c", "new"], partitions=3, replication_factor=1) == ["new"]
     assert caplog.messages == ["these topics exist with another number of partitions than 3: a (2), c (5)"]
+
+
+def test_what_creates_a_missing_topic_works_as_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Admin, "find_topics", lambda *_: {"queue-arrivals": 1})
+    with pytest.raises(UserError) as error:
+        check_topics(Admin(Cluster(SERVERS)), rights(writes=["queue-arrivals", "new"]), "queue-arrivals")
+    assert str(error.value) == (
+        "Queue 'new' has no topic. Create it with `queue-activation queue create new --bootstrap-servers localhost:1` "
+        "or with `producers.create_queue_topics`."
+    )
 
 
 def test_nothing_is_compared_with_a_number_that_nobody_has_given(

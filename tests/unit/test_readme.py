@@ -114,6 +114,18 @@ def test_what_several_documents_create_is_the_same_in_all_of_them() -> None:
     assert {name: made for name, made in created.items() if len(made) > 1} == {}
 
 
+def test_commands_name_services_that_the_guide_creates() -> None:
+    guide = [words for path in GUIDE.glob("*.md") for words in commands_of(path.read_text())]
+    created = {words[3] for words in guide if words[1:3] == ["service", "create"]}
+    assert {word for words in guide for word in words if word.startswith("//")} <= created
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
+def test_commands_of_kafka_say_where_kafka_is(path: Path) -> None:
+    for command in re.findall(r"kafka-[a-z-]+\.sh [^`\n]+", path.read_text()):
+        assert "--bootstrap-server " in command
+
+
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
 def test_environment_variables_exist(path: Path) -> None:
     assert set(_ANY_VARIABLE.findall(path.read_text())) <= all_variables()
