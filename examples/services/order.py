@@ -32,7 +32,7 @@ try:
                 if not messages and not is_told:
                     is_told = True
                     # If the order cannot be delivered, the reader has said why.
-                    hint = "If no line above says why, `queue-activation diagnose` shows what does not work"
+                    hint = "If no line above says why, run `queue-activation diagnose`"
                     print(f"still no answer. {hint}", file=sys.stderr)
 except KeyboardInterrupt:  # Ctrl-C; the next order.py gets the answer
     sys.exit(130)

@@ -44,7 +44,7 @@ class MissingTopic:
         """Returns the sentence about the topic, with advice."""
         return (
             f"topic {self.topic}, which `topics` of its entry in {self.file} names, does not exist, so nobody sees its "
-            "messages. Create the topic, or mend the entry; a program may also create it with its first message"
+            "messages. Create the topic, or mend the entry. If Kafka creates topics by itself, a message is enough"
         )
 
 

@@ -44,6 +44,8 @@ def test_an_expired_route_that_open_conversations_need_says_how_many() -> None:
     definitions = scene(route("r", STOCK, HOST_1, expires_ms=EXPIRED_MS))
     [fault] = expired(definitions, sending(3))
     assert "without it messages of 3 open conversations to Stock wait (9750)" in fault
+    [fault] = expired(definitions, sending(1))
+    assert "without it messages of 1 open conversation to Stock wait (9750)" in fault
 
 
 def test_an_expired_route_may_be_needed_only_by_pinned_conversations() -> None:

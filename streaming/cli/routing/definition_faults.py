@@ -8,6 +8,7 @@ from itertools import islice
 from confluent_kafka.admin import AclOperation
 
 from streaming.cli.routing.explained_routes import Origin
+from streaming.core.numbers import plural
 from streaming.core.routing.addresses import LOCAL
 from streaming.core.routing.conversation import Outcome, RoutedMessage
 from streaming.core.routing.databases import Service
@@ -158,7 +159,7 @@ def _expired_routes_that_are_needed(
         numbers = [each.number for each in decisions.values() if each.outcome is Outcome.DELAYED]
         if numbers:
             count = sum(found for each, found in needed_by.items() if decisions[each].outcome is Outcome.DELAYED)
-            of_open = f" of {count:,} open conversations" if count else ""
+            of_open = f" of {plural(count, 'open conversation')}" if count else ""
             problem = (
                 f"expired at {instant_utc(iso_time(route.expires_at_ms or 0))}, and without it messages{of_open} to "
                 f"{route.service_name} wait ({numbers[0]}). Give it a new --lifetime, or create another route"

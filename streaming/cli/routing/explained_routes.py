@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from streaming.cli.routing.service_commands import fold, read_commands
+from streaming.core.numbers import plural
 from streaming.core.routing.addresses import normal_form
 from streaming.core.routing.conversation import Decision, Instance
 from streaming.core.routing.definitions import Definitions
@@ -98,7 +99,7 @@ class Result:
         """Yields the title and the lines of each step, and then of the result."""
         for step in self.explanation.steps:
             lines = [step.text, *(f"  {name}: {why}" for name, why in step.passed_over.items())]
-            yield step.title, [*lines, *([f"  and {step.others:,} more routes"] if step.others else [])]
+            yield step.title, [*lines, *([f"  and {plural(step.others, 'more route')}"] if step.others else [])]
         yield RESULT, [self._summary()]
 
     def _summary(self) -> str:

@@ -18,6 +18,7 @@ from typing import Self
 
 from confluent_kafka import Message
 
+from streaming.core.numbers import plural
 from streaming.daemons.activator.config import Config
 from streaming.daemons.activator.ended_sessions import EndedSessions
 from streaming.daemons.activator.notifications import MonitorsView, Notifications
@@ -249,7 +250,7 @@ class Activator:
         """Records the step, then carries it out."""
         acknowledged = self._ended_sessions.take_acknowledged()
         if step.old:
-            step.note(None, "ignored", f"{step.old} old notifications that no longer need an answer")
+            step.note(None, "ignored", f"{plural(step.old, 'old notification')}: an answer is no longer needed")
         for stopped in step.stopped:
             # Before the record: a signal that is recorded and never sent would let the program run forever.
             stopped.signal(signal.SIGTERM)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from confluent_kafka import KafkaError, KafkaException
 
+from streaming.core.numbers import plural
 from streaming.kafka.access import RightMissingError, denial
 from streaming.kafka.clients import Cluster
 from streaming.kafka.session_event_reporter import SessionEventReporter
@@ -94,7 +95,8 @@ class Reports:
         while undelivered < before and time.monotonic() < deadline_s:
             before, undelivered = undelivered, self._reporter.flush(GRACE_S)
         if undelivered:
-            self._say(f"{undelivered} reports did not reach Kafka; the monitor waits for the leases of these tasks")
+            reports = plural(undelivered, "report")
+            self._say(f"{reports} did not reach Kafka; the monitor waits for the leases of these tasks")
         self._reporter.close()
 
     def _on_error(self, error: KafkaError) -> None:
