@@ -179,7 +179,7 @@ class GroupSurvey:
             if not to_test:
                 return
             for name, tested in self._probe.test(to_test, left_s).items():
-                tested.note(questions[name].phantoms)
+                questions[name].phantoms.probed(tested.place, tested.result)
                 answers[name] = questions[name].look(pictures[name], logs)
 
 

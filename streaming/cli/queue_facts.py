@@ -249,7 +249,8 @@ def no_queue(cluster: Cluster, topics: Topics, queue: str) -> UserError:
             f"There is no queue {queue!r} yet. An entry of the activator's file names its consumer group, "
             f"{entry.group}, so the queue is there once the observer has reported the group."
         )
-    is_dropped = _is_dropped(cluster, topics, queue)
+    commanded = _commanded(cluster, topics)
+    is_dropped = queue in commanded
     group = group_facts.find(cluster, queue, [])
     # The readers of a dropped queue leave a group of its name, which has read no other topic.
     if group.is_there and not (is_dropped and group.topics.keys() <= {queue}):
@@ -263,28 +264,23 @@ def no_queue(cluster: Cluster, topics: Topics, queue: str) -> UserError:
     unknown = "no command has created it, and the monitor knows of no message for it"
     return UserError(
         f"There is no queue {queue!r}: {'a command has dropped it' if is_dropped else unknown}."
-        f"{did_you_mean(queue, _known(cluster, topics))} "
+        f"{did_you_mean(queue, _known(cluster, topics, commanded))} "
         f"`{hints.command('queues')}` lists the queues; {create}. A consumer group needs no topic of its "
         "name, but an entry with `group` in the activator's file, and `topics` there until it has committed something."
     )
 
 
-def _is_dropped(cluster: Cluster, topics: Topics, queue: str) -> bool:
-    """Returns whether commands name a queue that does not exist. Raises as `find` does."""
+def _commanded(cluster: Cluster, topics: Topics) -> dict[str, bool]:
+    """Returns queue -> whether it exists, for each queue that a command has named. Raises as `find` does."""
     with TopicFollower(cluster, [topics.commands], Start.BEGINNING) as follower:
-        return any(_events(follower, input_records.commands_decoder, queue))
+        found = _events(follower, input_records.commands_decoder)
+        return {name: not isinstance(event, events.DropQueue) for name, event, _ in found}
 
 
-def _known(cluster: Cluster, topics: Topics) -> set[str]:
+def _known(cluster: Cluster, topics: Topics, commanded: Mapping[str, bool]) -> set[str]:
     """Returns the names of all queues that the monitor knows or a command has named. Raises as `find` does."""
-    names = {row["queue"] for row in tables.read_monitors(cluster, topics)}
-    with TopicFollower(cluster, [topics.commands], Start.BEGINNING) as follower:
-        for name, event, _ in _events(follower, input_records.commands_decoder):
-            if isinstance(event, events.DropQueue):
-                names.discard(name)
-            else:
-                names.add(name)
-    return names
+    rows = {row["queue"] for row in tables.read_monitors(cluster, topics)}
+    return {name for name in rows | commanded.keys() if commanded.get(name, True)}
 
 
 def row_of(cluster: Cluster, topics: Topics, queue: str) -> dict[str, Any] | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
-from streaming.core.observer.phantoms import Phantoms, Probed
+from streaming.core.observer.phantoms import Probed
 from streaming.core.observer.pictures import Place
 from streaming.kafka.clients import READS_COMMITTED, Cluster
 
@@ -31,10 +31,6 @@ class Tested:
 
     place: Place
     result: Probed
-
-    def note(self, phantoms: Phantoms) -> None:
-        """Adds the result to the group's known phantoms."""
-        phantoms.probed(self.place, self.result)
 
 
 class PhantomProbe:

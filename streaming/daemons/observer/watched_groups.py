@@ -130,7 +130,7 @@ class WatchedGroups:
         self._counts.probes += len(found)
         for name, tested in found.items():
             each = due[name]
-            tested.note(each.group.phantoms)
+            each.group.phantoms.probed(tested.place, tested.result)
             again = each.group.look(each.picture, self._logs, monotonic_ms())
             each.found = replace(again, received=each.found.received if each.found is not None else 0)
             self._tell_of_test(each, name, tested)
