@@ -1,5 +1,6 @@
 """The Makefile says that a long installation goes on, and fails where the installation fails."""
 
+import re
 import subprocess
 from typing import IO
 
@@ -26,7 +27,8 @@ def test_a_step_of_pip_that_goes_on_is_told_again_and_again() -> None:
         pip.write("Installing collected packages: rich\n")
         pip.close()
         rest = said.read()
-    assert lines == ["  rich>=13\n", "  still at work after 0 s\n", "  still at work after 0 s\n"]
+    assert lines[0] == "  rich>=13\n"
+    assert all(re.fullmatch(r"  still at work after \d+ s\n", line) for line in lines[1:]), lines
     assert rest.endswith("  installing\n")
     assert running.returncode == 0
 
