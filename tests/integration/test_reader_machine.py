@@ -274,7 +274,8 @@ class ReaderMachine(RuleBasedStateMachine):
         """Checks the conditions that must hold whenever no program is active."""
         arrivals, receives = self.truth.records()
         blocks = [block for program in self.programs for block in program.blocks]
-        committed = committed_blocks(receives, blocks)
+        killed = [program.session_id for program in self.programs if program.is_killed]
+        committed = committed_blocks(receives, blocks, killed)
         self.check_outcomes(blocks, committed)
         taken = [message for block in committed for message in block.messages]
         assert len({(each.partition, each.offset) for each in taken}) == len(taken), "nothing is committed twice"

@@ -127,6 +127,11 @@ class ReaderProgram:
         """Returns the open block; None if there is none."""
         return self.blocks[-1] if self.blocks and self.blocks[-1].outcome is None else None
 
+    @property
+    def is_killed(self) -> bool:
+        """Returns whether SIGKILL has ended the program."""
+        return self._process.returncode == -signal.SIGKILL
+
     def begin_receive(self, max_messages: int, timeout_s: float) -> None:
         """Lets the reader begin a receive block."""
         self._command({"max_messages": max_messages, "timeout_s": timeout_s})

@@ -1,7 +1,7 @@
 """The true state of a queue's messages, from Kafka alone, and the count that the monitor would have."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import accumulate, groupby
@@ -83,11 +83,18 @@ class QueueTruth:
         return {partition.partition: future.result().offset for partition, future in futures.items()}
 
 
-def committed_blocks(receives: Sequence[ConsumerRecord], blocks: Iterable[Block]) -> list[Block]:
+def committed_blocks(
+    receives: Sequence[ConsumerRecord], blocks: Iterable[Block], killed: Collection[str]
+) -> list[Block]:
     """Returns the blocks whose COMMIT was reported, in the order of the COMMITs.
 
-    A session's n-th RECEIVE with messages is its n-th block, because the reports of a session keep their order. Only a
-    block at whose beginning the reader was killed has no report.
+    A session's n-th RECEIVE with messages is its n-th block, because the reports of a session keep their order. Kafka
+    may lack the last reports of a killed session, but not those of a committed block: a commit waits for them.
+
+    Args:
+        receives: The committed records of queue-receives.
+        blocks: The blocks of all sessions.
+        killed: The ids of the sessions whose programs were killed.
     """
     assert len({record.partition for record in receives}) <= 1
     unreported: dict[str, list[Block]] = {}
@@ -108,7 +115,12 @@ def committed_blocks(receives: Sequence[ConsumerRecord], blocks: Iterable[Block]
             case "ROLLBACK", None:
                 assert transaction in transactions, f"a ROLLBACK of a transaction that is not open: {report}"
                 del transactions[transaction]
-    missing = [block for left in unreported.values() for block in left if block.outcome is not Outcome.UNKNOWN]
+    missing = [
+        block
+        for session_id, left in unreported.items()
+        for block in left
+        if session_id not in killed or block.outcome is Outcome.COMMITTED
+    ]
     assert not missing, f"blocks without a RECEIVE: {missing}"
     return committed
 
