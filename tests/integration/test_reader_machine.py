@@ -151,11 +151,10 @@ class ReaderMachine(RuleBasedStateMachine):
         working = self.working()
         if not working or len(self.alive) >= MAX_READERS:
             return
-        members = group_members(self.bench.topics.bootstrap_servers, self.queue)
         joining = self.open_reader()
         joining.begin_receive(1, WAIT_S)
         wait_until(
-            lambda: group_members(self.bench.topics.bootstrap_servers, self.queue) > members,
+            lambda: joining.session_id in group_members(self.bench.topics.bootstrap_servers, self.queue),
             DEADLINE_S,
             "the new member",
         )

@@ -157,10 +157,10 @@ def committed_offsets(bootstrap_servers: str, queue: str) -> dict[int, tuple[int
         return {each.partition: (consumer.committed(each), ends[each]) for each in partitions}
 
 
-def group_members(bootstrap_servers: str, queue: str) -> int:
-    """Returns the number of members of the consumer group of a queue's readers."""
+def group_members(bootstrap_servers: str, queue: str) -> list[str]:
+    """Returns the client ids of the members of the consumer group of a queue's readers, dead ones included."""
     with closing(KafkaAdminClient(bootstrap_servers=bootstrap_servers)) as admin:
-        return len(admin.describe_groups([queue])[queue]["members"])
+        return [member["client_id"] for member in admin.describe_groups([queue])[queue]["members"]]
 
 
 def expel_members(bootstrap_servers: str, queue: str) -> None:
