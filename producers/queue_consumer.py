@@ -12,6 +12,7 @@ from producers.own_partitions import OwnPartition, OwnPartitions
 from producers.received_message import ReceivedMessage
 from streaming.kafka.clients import READS_COMMITTED, Cluster
 from streaming.kafka.errors import LASTING_ERRORS, unusable
+from streaming.system.threads import within
 from streaming.wire.headers import decoded_headers
 from streaming.wire.record_decoders import InvalidRecordError
 
@@ -43,6 +44,11 @@ _FIXED = READS_COMMITTED | {
 # Kafka tells the committed offset only after the end of a transaction with offsets, at the latest after its time-out. A
 # reader without an answer asks again at its next poll.
 _COMMITTED_TIMEOUT_S = 1.0
+
+# A close takes milliseconds, or 5 s if a rebalance holds up the group's answer. librdkafka itself sets no limit.
+_CLOSE_TIMEOUT_S = 10.0
+
+_POLL_S = 0.05
 
 
 @dataclass(slots=True)
@@ -136,7 +142,20 @@ class QueueConsumer:
         self.partitions.committed({each.partition: each.offset for each in offsets})
 
     def close(self) -> None:
-        """Leaves the consumer group, which frees its partitions at once."""
+        """Leaves the consumer group, which frees its partitions at once; waits `_CLOSE_TIMEOUT_S` at most."""
+        try:
+            within(_CLOSE_TIMEOUT_S, self._leave)
+        except TimeoutError:
+            _log.warning(
+                "queue %s: the consumer has not closed; it may hold partitions until the process ends", self._queue
+            )
+
+    def _leave(self) -> None:
+        # librdkafka may wait forever for an assignment that arrives while it closes (issue 4884). Without a
+        # subscription, none arrives.
+        self._consumer.unsubscribe()
+        while self._consumer.assignment():
+            self._consumer.poll(_POLL_S)
         self._consumer.close()
 
     def _without_committed(self, own: list[tuple[OwnPartition, ReceivedMessage]]) -> list[ReceivedMessage]:
