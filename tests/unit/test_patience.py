@@ -104,7 +104,8 @@ def test_all_clients_of_a_command_say_it_once(caplog: pytest.LogCaptureFixture, 
         Admin(Cluster(silent)).topic_ids(["t"], timeout_s=0.7)
     with pytest.raises(KafkaException):
         wait_for_coordinator(Cluster(silent), "g", 0.7)
-    assert said(caplog) == [f"Kafka at {silent} has not answered for 0 s. Trying for up to 10 s more"]
+    [once] = said(caplog)
+    assert re.fullmatch(rf"Kafka at {silent} has not answered for \d+ s\. Trying for up to 10 s more", once)
 
 
 @pytest.mark.parametrize("client", ["coordinator", "producer", "last records"])
