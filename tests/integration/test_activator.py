@@ -21,7 +21,7 @@ from streaming.system.processes import THIS_COMMAND, own_environment
 from tests.support.activating import DEADLINE_S, Activating
 from tests.support.shared_broker import SharedBroker
 from tests.support.shell import run_command
-from tests.support.waiting import is_running, wait_until
+from tests.support.waiting import exit_code, is_running, wait_until
 
 
 @pytest.fixture
@@ -212,7 +212,7 @@ def test_programs_survive_the_activator_and_are_found_again(activating: Activati
         notification_id = activating.notify("q", 1)
         [start] = activating.wait_for_starts("q", 1)
         os.kill(process.pid, signal.SIGTERM)
-        assert process.wait(10) == 0
+        assert exit_code(process) == 0
         assert "1 program left running" in activating.log()
     assert is_running(start.pid)
     assert not activating.status()["is_running"]
@@ -227,7 +227,7 @@ def test_programs_survive_the_activator_and_are_found_again(activating: Activati
         (activating.folder / "q.end").unlink()
         second = activating.wait_for_starts("q", 2)[1]
         os.kill(process.pid, signal.SIGTERM)
-        assert process.wait(15) == 0
+        assert exit_code(process) == 0
     assert not is_running(second.pid)
     activating.wait_for_ended(second.session_id, interrupted=True)
 
@@ -282,7 +282,7 @@ def test_a_second_activator_on_the_same_state_is_refused(activating: Activating)
     with activating.running():
         [start] = activating.wait_for_starts("q", 1)
         command = [*THIS_COMMAND, *activating.options()]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=own_environment(), timeout=30)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=own_environment())
         assert done.returncode == 2
         assert "Another activator uses the state directory" in done.stderr
         assert start.notification_id == ""

@@ -25,7 +25,7 @@ from streaming.wire.service_maintenance import decode_program
 from tests.support.hosting import Hosting
 from tests.support.monitor_topics import DEADLINE_S, expel_members, group_in_partition
 from tests.support.shared_broker import SharedBroker
-from tests.support.waiting import is_running, wait_until
+from tests.support.waiting import exit_code, is_running, wait_until
 
 STARTED: dict[str, Any] = {"type": "TASK_STARTED"}
 SESSION_ENDED = {"type": "SESSION_ENDED"}
@@ -339,7 +339,7 @@ def test_sigterm_waits_for_running_tasks_and_leaves_others_to_other_hosts(hostin
         assert first.process.poll() is None
         (tmp_path / "end").touch()
         assert hosting.wait_for_exit(running) == [STARTED, SESSION_ENDED, exited(0)]
-        assert first.process.wait(10) == 0
+        assert exit_code(first.process) == 0
         assert not stopping_hosts(hosting.cluster, hosting.topics)
         assert re.match(r"host ready\n\d\d:\d\d:\d\d orders: p, task ", first.log())
 
@@ -359,7 +359,7 @@ def test_a_second_signal_or_the_stop_timeout_ends_running_tasks(hosting: Hosting
         os.kill(host.process.pid, signal.SIGINT)
         host.wait_for_line("stopping: 1 running task (orders: p)")
         os.kill(host.process.pid, signal.SIGTERM)
-        assert host.process.wait(10) == 0
+        assert exit_code(host.process) == 0
     assert hosting.wait_for_exit(task_id, -15) == [STARTED, INTERRUPTED, exited(-15) | {"interrupted": True}]
 
 

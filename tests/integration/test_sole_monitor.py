@@ -163,14 +163,13 @@ def test_a_monitor_that_has_lost_its_place_leaves_no_sign_of_life(place: Place) 
     assert Admin(place.cluster).committed_text(place.group_id, place.topic) == "of the second"
 
 
-def test_another_monitor_follows_at_once_after_an_orderly_stop(place: Place) -> None:
+def test_another_monitor_follows_at_once_after_an_orderly_stop(place: Place, caplog: pytest.LogCaptureFixture) -> None:
     with place.asked_for("first") as first:
         assert holds(first)
     assert place.members() == []
     with place.asked_for("second") as second:
-        began_s = time.monotonic()
         assert holds(second)
-        assert time.monotonic() - began_s < SESSION_TIMEOUT_S, "it waited for the end of a session"
+    assert "Waiting" not in caplog.text, "it waited for the end of a session"
 
 
 def test_another_monitor_follows_one_that_was_killed_when_its_session_has_ended(
@@ -189,10 +188,9 @@ def test_the_same_checkpoint_starts_again_at_once_after_a_kill(
 ) -> None:
     with place.process("same", tmp_path) as first:
         kill(first)
-        killed_s = time.monotonic()
         with place.asked_for("same") as second:
             assert holds(second)
-            assert time.monotonic() - killed_s < SESSION_TIMEOUT_S, "it waited for the end of a session"
+    assert "Waiting" not in caplog.text, "it waited for the end of a session"
     assert f"Taking the place of the monitor that has ended: {socket.gethostname()}_{first.pid}_" in caplog.text
 
 

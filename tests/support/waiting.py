@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 POLL_INTERVAL_S = 0.02
 # The longer a wait has lasted, the longer a look may be late: a look often reads a topic, which costs both sides CPU.
@@ -37,6 +37,21 @@ def wait_until(condition: Callable[[], T], timeout_s: float, what: str) -> T:
         if waited_s > limit_s:
             raise AssertionError(f"not within {limit_s} s: {what}; last result: {result!r}")
         time.sleep(min(max(POLL_INTERVAL_S, _LATE * waited_s), _LONGEST_INTERVAL_S))
+
+
+class Process(Protocol):
+    """A process that a test has started."""
+
+    def poll(self) -> int | None:
+        """Returns the exit code; None while the process runs."""
+
+
+def exit_code(process: Process, timeout_s: float = 10.0) -> int:
+    """Waits for the end of a process; returns its exit code. `timeout_s` is as in `wait_until`."""
+    wait_until(lambda: process.poll() is not None, timeout_s, "the end of the process")
+    code = process.poll()
+    assert code is not None
+    return code
 
 
 def slowness() -> float:

@@ -98,11 +98,11 @@ def test_a_run_loop_reads_the_first_signal_as_stop_and_the_second_as_hurry() -> 
         signals.only_note()
         assert not stop_signals.is_asked()
         send(signal.SIGTERM)
-        assert signals.stop.wait(1)
+        assert signals.stop.wait(10)
         assert stop_signals.is_asked()
         assert not signals.hurry.is_set()
         send(signal.SIGTERM)
-        assert signals.hurry.wait(1)
+        assert signals.hurry.wait(10)
     assert not stop_signals.is_asked()
 
 
