@@ -3,6 +3,7 @@
 import logging
 import math
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -12,6 +13,7 @@ from producers.own_partitions import OwnPartition, OwnPartitions
 from producers.received_message import ReceivedMessage
 from streaming.kafka.clients import READS_COMMITTED, Cluster
 from streaming.kafka.errors import LASTING_ERRORS, unusable
+from streaming.kafka.group_member import leave
 from streaming.system.threads import within
 from streaming.wire.headers import decoded_headers
 from streaming.wire.record_decoders import InvalidRecordError
@@ -45,10 +47,8 @@ _FIXED = READS_COMMITTED | {
 # reader without an answer asks again at its next poll.
 _COMMITTED_TIMEOUT_S = 1.0
 
-# A close takes milliseconds, or 5 s if a rebalance holds up the group's answer. librdkafka itself sets no limit.
+# A close takes milliseconds, or some seconds if Kafka does not answer. librdkafka itself sets no limit.
 _CLOSE_TIMEOUT_S = 10.0
-
-_POLL_S = 0.05
 
 
 @dataclass(slots=True)
@@ -151,11 +151,10 @@ class QueueConsumer:
             )
 
     def _leave(self) -> None:
-        # librdkafka may wait forever for an assignment that arrives while it closes (issue 4884). Without a
-        # subscription, none arrives.
-        self._consumer.unsubscribe()
-        while self._consumer.assignment():
-            self._consumer.poll(_POLL_S)
+        # librdkafka may wait forever for an assignment that arrives while it closes (issue 4884). A consumer that has
+        # left its group gets none.
+        with suppress(KafkaException):  # a member that was fenced
+            leave(self._consumer)
         self._consumer.close()
 
     def _without_committed(self, own: list[tuple[OwnPartition, ReceivedMessage]]) -> list[ReceivedMessage]:
