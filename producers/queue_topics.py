@@ -78,13 +78,13 @@ def check_service_topics(admin: Admin, topics: Topics) -> None:
 
 
 def check_topics(admin: Admin, rights: Rights, own_topic: str, which: str = "the monitor's topics") -> None:
-    """Checks that the topics of queues and a topic of the programs exist, and that the client has its rights on them.
+    """Checks that topics of queues and of the programs exist, and that the client has its rights on these topics.
 
     Args:
         admin: Looks for the topics.
-        rights: The topics with the rights.
-        own_topic: The topic of the programs.
-        which: The topics to which `own_topic` belongs, for the error.
+        rights: The topics, with the rights that the client needs.
+        own_topic: The one of these topics that belongs to the programs, not to a queue.
+        which: The name for such topics in the error.
 
     Raises:
         UserError: A topic does not exist, or Kafka refuses or cannot be reached.

@@ -131,7 +131,7 @@ class GroupSurvey:
         return bool(self._open)
 
     def settle(self, watched_s: float) -> None:
-        """Replaces the answers that are not final by those after this time of watching; 0: after a single look."""
+        """Replaces answers that are not final by the answers after this time of watching; 0: after a single look."""
         for name, question in self._open.items():
             self._findings[name] = _closed(self._findings[name], question, watched_s)
 

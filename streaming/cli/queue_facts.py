@@ -171,7 +171,7 @@ def with_row(facts: QueueFacts, row: dict[str, Any] | None) -> QueueFacts:
 def up_to(row: Mapping[str, Any], activations: list[Activation]) -> list[Activation]:
     """Returns the notifications of activations up to a row, which was read before the notifications.
 
-    A dropped queue of the same name may have notifications with higher numbers, but these are older than the row.
+    A dropped queue with the same name may have notifications with higher numbers, but these are older than the row.
     """
     sequence, at = row["activation_sequence"], row.get("update_time") or ""
     return [each for each in activations if each.sequence <= sequence or each.post_time <= at]

@@ -21,7 +21,7 @@ def servers(bootstrap_servers: str) -> list[str]:
 
 
 def listening(bootstrap_servers: str) -> str | None:
-    """Returns a server that accepts a connection; None if no server does so within a second."""
+    """Returns a server that accepts a connection within a second; None if there is none."""
     try:
         return within(_CONNECT_TIMEOUT_S, partial(_first_listening, bootstrap_servers))
     except TimeoutError:

@@ -224,7 +224,7 @@ def _connect(cluster: Cluster) -> KafkaAdminClient:
 
 
 def _is_not_found(described: dict[str, Any] | None) -> bool:
-    """Returns whether the answer says that the group is not of the classic protocol, but maybe of the new."""
+    """Returns whether the answer says that the group is not of the classic protocol, but may be of the new protocol."""
     return described is not None and str(described["error"]).startswith(f"[Error {GroupIdNotFoundError.errno}]")
 
 

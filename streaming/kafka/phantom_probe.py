@@ -100,9 +100,10 @@ class PhantomProbe:
         return tested
 
     def _chosen(self, place: Place, begins: set[int]) -> int:
-        """Returns the offset to read from. A record behind the last offset is in the backlog of every group.
+        """Returns the offset from which to test a partition. A record behind the last offset answers for every group.
 
-        The backlogs that were left come first, because a group at the end may ask for ever.
+        So the last offset is best, but an offset that has waited for an answer comes first. Otherwise a group without a
+        backlog, which asks again and again, would delay that offset forever.
         """
         running, _ = self._asked.get(place, (-1, 0.0))
         return running if running in begins else max(begins, key=lambda begin: ((place, begin) in self._left, begin))

@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 def replaced_topics(known: Mapping[str, str], found: Mapping[str, str]) -> str | None:
-    """Returns a message about the topics that no longer have the ids of the checkpoint; None if all have them.
+    """Returns a message about topics whose ids are no longer those of the checkpoint; None if there are none.
 
     The text continues a sentence such as "topics were".
     """

@@ -80,7 +80,7 @@ def pack(
 
 
 def _without_flood(batches: Iterable[pa.RecordBatch], longest_valid_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Yields the batches of a task. Keeps overlong values up to MAX_OVERLONG_BYTES in all, and shortens the others."""
+    """Yields the batches of a task. Shortens overlong values beyond MAX_OVERLONG_BYTES in all."""
     seen_bytes = 0
     for batch in batches:
         value = batch.column("value")

@@ -36,8 +36,8 @@ def running_here(name: str, *commands: str) -> int | None:
 
     Args:
         name: The client id.
-        commands: Words. The program's command line must have one of the words, because another container with the same
-            host name has separate process ids.
+        commands: The program's command line must have one of these words. In another container with the same host name,
+            the process id may belong to another program.
     """
     pid = process_of(name)
     if pid is None or has_ended(name):

@@ -107,5 +107,5 @@ def fill(words: list[str], names: Mapping[str, str]) -> list[str]:
 
 
 def _variable(name: str) -> str:
-    """Returns the environment variable that has a name."""
+    """Returns the environment variable that has the value of a placeholder."""
     return f"QUEUE_ACTIVATION_{name.upper()}"

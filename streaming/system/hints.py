@@ -78,7 +78,7 @@ def _within(variable: ContextVar[_Value], value: _Value) -> Iterator[None]:
 
 
 def about(program: str) -> AbstractContextManager[None]:
-    """Names the program that the sentences of this thread are about within the block."""
+    """Names the program that this thread's sentences concern while the block runs."""
     return _within(_about, program)
 
 

@@ -31,11 +31,11 @@ class _Handler(BaseHTTPRequestHandler):
     server: "MetricsServer"
 
     def do_GET(self) -> None:
-        """Sends the page of the path."""
+        """Sends the page that the request names."""
         self.wfile.write(self.do_HEAD())
 
     def do_HEAD(self) -> bytes:
-        """Sends the headers of the page of the path; returns the page."""
+        """Sends the headers of the page that the request names; returns the page."""
         status, content_type, page = self.server.page(self.path.partition("?")[0], self.headers["Accept"] or "")
         self.send_response(status)
         self.send_header("Content-Type", content_type)

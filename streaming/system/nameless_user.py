@@ -43,12 +43,12 @@ def home() -> Path:
 
 
 def jvm_options() -> list[str]:
-    """Returns Java's options for a user without an entry; no options for other users."""
+    """Returns Java's options for a user without an entry in the passwd file; no options for other users."""
     return [f"-Duser.home={tempfile.gettempdir()}", f"-Duser.name={_name()}"] if is_nameless() else []
 
 
 def log_in(jvm: Any) -> None:
-    """Gives Hadoop a name for a user without an entry, so that Hadoop does not ask the system."""
+    """Gives Hadoop a name for a user without an entry in the passwd file, which Hadoop would otherwise look up."""
     if is_nameless():
         users = jvm.org.apache.hadoop.security.UserGroupInformation
         users.setLoginUser(users.createRemoteUser(_name()))

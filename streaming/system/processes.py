@@ -53,7 +53,7 @@ def own_environment() -> dict[str, str]:
 
 
 def connection_environment(bootstrap_servers: str, topic_prefix: str, kafka_config: Path | None) -> dict[str, str]:
-    """Returns the variables that tell a program where Kafka is. They contain no secret, only the name of its file."""
+    """Returns the variables that tell a program where Kafka is. They name a file of secrets, but contain none."""
     variables = {
         "QUEUE_ACTIVATION_BOOTSTRAP_SERVERS": bootstrap_servers,
         "QUEUE_ACTIVATION_TOPIC_PREFIX": topic_prefix,

@@ -33,7 +33,7 @@ def told(step: str, until: str = "") -> Iterator[None]:
 
     Args:
         step: The step, such as `starting Spark`.
-        until: The end of the step, in words, for the first line alone.
+        until: Further words about the step, for the first line alone; empty for none.
     """
     if not _is_told():
         yield

@@ -43,7 +43,7 @@ def wrap(text: str, width: int, hang: int = 0) -> list[str]:
 def spans(text: str, width: int, hang: int = 0) -> list[tuple[int, int, str]]:
     """Returns each line of `wrap` as its begin and end in the text, and the characters that are appended to it.
 
-    The appended characters are the backslash within a command. No line has the spaces between two lines.
+    The appended characters are the backslash within a command. The spaces at which a line is broken belong to no line.
     """
     indent = len(text) - len(text.lstrip())
     found: list[tuple[int, int, str]] = []

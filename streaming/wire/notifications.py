@@ -45,8 +45,8 @@ class ActivationFormat(StrEnum):
 class ActivationRecord(Struct):
     """The value of a record of queue-activations in JSON.
 
-    The fields with other names in records are the elements of EVENT_INSTANCE, in the order that Microsoft documents for
-    the QUEUE_ACTIVATION event.
+    The fields from `event_type` to `object_type` are the elements of EVENT_INSTANCE, in the order that Microsoft
+    documents for the QUEUE_ACTIVATION event.
     """
 
     event_type: str = field(name="EventType")

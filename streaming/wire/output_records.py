@@ -42,7 +42,7 @@ class StartActivatedTask(Struct, tag="START_ACTIVATED_TASK", tag_field="type", o
 
 
 class ActivatedTaskRow(Struct):
-    """The value of a record of queue-activated-tasks: a row of sys.dm_broker_activated_tasks, with more fields."""
+    """A record's value in queue-activated-tasks: a row of sys.dm_broker_activated_tasks, with additional fields."""
 
     task_id: str
     database_name: str
@@ -58,7 +58,7 @@ class ActivatedTaskRow(Struct):
 
 
 class MonitorRow(Struct, omit_defaults=True):
-    """The value of a record of queue-monitors: a row of sys.dm_broker_queue_monitors, with more fields.
+    """A record's value in queue-monitors: a row of sys.dm_broker_queue_monitors, with additional fields.
 
     Some fields are present only in some rows:
 
@@ -107,7 +107,7 @@ class MonitorRow(Struct, omit_defaults=True):
 class BatchRecord(Struct):
     """A record of queue-batches: the events of one queue in one batch, their times, and both clocks. For audits.
 
-    Events that do not fit into one record are split among several: `part` counts these from 1 to `parts`.
+    Events that do not fit into one record fill several records, which `part` counts from 1 to `parts`.
     """
 
     queue: str

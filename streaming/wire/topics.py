@@ -142,7 +142,7 @@ def prefix_of(topic: str) -> str:
 
 
 def topic_name_problem(queue: str, topics: Topics) -> str | None:
-    """Returns why a queue of this name cannot have a Kafka topic of the same name; None without such a reason."""
+    """Returns why a queue cannot have a Kafka topic with the queue's name; None without such a reason."""
     if len(queue) > MAX_TOPIC_NAME_LENGTH:
         return f"it is longer than {MAX_TOPIC_NAME_LENGTH} characters"
     if queue in topics.names():

@@ -25,7 +25,7 @@ SHORT_ORDER_LINES = 3
 
 
 def define(cluster: Cluster, topics: Topics, queues: Collection[str], *commands: ServiceCommand) -> None:
-    """Creates all topics, these queues, and definitions."""
+    """Creates the topics of the programs and of the queues, and carries out the commands."""
     Admin(cluster).create_topics([*topics.specs(), *topics.service_specs()], _PARTITIONS, 1)
     create_queue_topics(cluster.bootstrap_servers, queues, partitions=1, replication_factor=1)
     carry_out(cluster, topics, *commands)

@@ -198,7 +198,7 @@ def _who_waits(now: Situation) -> str:
 
 
 def _now_or_then(now: Situation, present: str, past: str) -> str:
-    """Returns the words for a row that a monitor updates, or for a row that no monitor updates any more."""
+    """Returns `present` if a monitor updates the row, and `past` if no monitor updates it any more."""
     return present if now.is_watched else past
 
 

@@ -56,7 +56,7 @@ class QueueActivator:
         ended: The end of the program that ended last.
         partitions: The number of the topic's partitions, if it is lower than the entry's limit of programs.
         exits_without_receive: The number of programs with a successful exit code since the monitor last knew of a
-            RECEIVE. The view shows a RECEIVE a moment late, so 1 proves nothing.
+            RECEIVE. The view shows a RECEIVE a moment late, so a number of 1 proves nothing.
         nobody_joined: Whether it is certain that programs have exited without a RECEIVE or, with a consumer group,
             without joining it.
         silent_ms: Since when the view has shown unread messages and a monitor that waits for a RECEIVE; otherwise
@@ -294,7 +294,7 @@ class QueueActivator:
         return min((instant_ms for instant_ms in self._instants(policy) if instant_ms > now_ms), default=FOREVER_MS)
 
     def _instants(self, policy: Policy | None) -> Iterator[int]:
-        """Yields the instants at which something that blocks a start ends."""
+        """Yields the instants at which an obstacle to a start ends."""
         if policy is None or self.fatal_exit_code is not None:
             # No instant is needed to drop a void notification: the view's change leads to the next decision.
             policy = _NO_ENTRY

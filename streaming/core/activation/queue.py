@@ -286,7 +286,7 @@ class Queue:
             self._task_ended(task_id, False, why, now_ms)
 
     def check(self, now_ms: int, name_task: NameTask) -> None:
-        """Decides about activation, once at the end of a batch."""
+        """Decides whether to activate the queue, once at the end of a batch."""
         clause, work = self.definition.activation, self._work()
         if lacks_room := self.tasks.lacks_room(clause):
             work.can_activate = bool(self.definition.notifications)

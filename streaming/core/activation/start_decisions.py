@@ -44,7 +44,8 @@ class Decision:
     Attributes:
         action: The kind of the decision.
         why: The reason.
-        session_id: The session of the program to start or to ask to end now, or of the program that has exited.
+        session_id: The session of the program that is started, is asked to end, or has exited; None for other
+            decisions.
         notification_id: The notification to which the decision belongs, if there is one.
     """
 

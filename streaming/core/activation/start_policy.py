@@ -16,7 +16,7 @@ class Policy:
         min_programs: The number of programs that run even without a notification.
         max_programs: The most programs that run at a time.
         partitions: The number of the topic's partitions, if it is lower than the entry's limit of programs.
-        refusal: Why no program may be started for a queue of this name; empty if starts are allowed.
+        refusal: Why no program may be started for a queue with this name; empty if starts are allowed.
         startup_grace_ms: How long a program counts as still starting.
         success_exit_codes: The exit codes of a program that has done its work.
         fatal_exit_codes: The exit codes after which no program is started until the entry changes.

@@ -196,7 +196,7 @@ class Tasks:
         return self.retry_ms if self.failures > 1 and self.retry_ms < FOREVER_MS else NEVER_MS
 
     def answered(self) -> None:
-        """Notes a RECEIVE or a new monitor. Forgets failures. The end of a task that runs now will be no failure."""
+        """Notes a RECEIVE or a new monitor. Forgets failures. The end of a task that runs now will not be a failure."""
         self.unanswered_from = 0
         self._forgive()
 

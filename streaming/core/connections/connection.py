@@ -64,7 +64,7 @@ class Connection:
         return True
 
     def try_again(self, now_ms: int) -> bool:
-        """Opens a closed connection if a message waits and the destination does not rest. Returns whether it did so."""
+        """Opens a closed connection if a message waits and the destination does not rest. Returns whether it opens."""
         if self.state is not ConnectionState.CLOSED or not self.is_wanted or now_ms < self.suppressed_until_ms:
             return False
         self._change(ConnectionState.CONNECTING, now_ms)

@@ -36,8 +36,8 @@ class Endpoint:
     Attributes:
         state: The state.
         database: The database of the endpoint's service.
-        service_created: The number of the service's CREATE, which tells the service from later services of its name; 0
-            until the service has been found.
+        service_created: The number of the service's CREATE, which tells the service from later services with the same
+            name; 0 until the service has been found.
         group_id: The endpoint's conversation group.
         timer_ms: The instant of its DialogTimer, by the brokers' clock; FOREVER_MS: no timer is set.
         broker_instance: The broker instance that the endpoint's messages name until the endpoint ends: the broker

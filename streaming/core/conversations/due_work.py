@@ -286,9 +286,10 @@ def again_ms(conversation: Conversation, now_ms: int) -> int:
 
 
 def wake_ms(conversation: Conversation, settings: ConversationSettings) -> int:
-    """Returns the instant of the shard's clock at which `look` has work, unless definitions change before; 0: at once.
+    """Returns the instant of the shard's clock at which `look` next has work; 0: at once.
 
-    Lifetimes and timers are instants of the brokers' clock: `Conversation.due_ms`.
+    A change of definitions may give `look` work before that instant. Lifetimes and timers follow the brokers' clock
+    (`Conversation.due_ms`).
     """
     instants = [
         0 if each.held.why is Why.LET_GO else each.held.retry_ms

@@ -103,7 +103,7 @@ class Holding:
     def find_own_service(self, side: int) -> Service | int:
         """Returns an endpoint's own service; if the service is not here, the number of the reason.
 
-        The first service that is found becomes the endpoint's own. A later service of the same name does not.
+        The first service that is found becomes the endpoint's own. A later service with the same name does not.
         """
         definitions, endpoint = self.context.definitions, self.conversation.endpoints[side]
         name = self.conversation.services[side]

@@ -1,4 +1,4 @@
-"""The marks of a partition: how far its decisions have been carried out, so that each takes effect once.
+"""The marks of a partition: how far its decisions have been carried out. Each decision takes effect once.
 
 Spark's sink writes at least once: a failed attempt may leave any part of its records, and a batch may be done again.
 The numbers of a partition's decision records are consecutive, and a batch that is done again gives the same numbers.
@@ -33,13 +33,13 @@ class LostDecisionsError(Exception):
 
 @dataclass(slots=True)
 class Marks:
-    """The marks of one partition.
+    """The last decision record of one partition that was carried out.
 
     Attributes:
-        generation: The generation of the last record that was carried out; 0: no record was carried out.
-        number: The number of that record.
-        first: The number of the first record of its batch.
-        ends: The `ends` of that record.
+        generation: The generation of the record; 0: no record was carried out.
+        number: The number of the record.
+        first: The number of the first record of the record's batch.
+        ends: The offsets up to which the router had read at that batch.
     """
 
     generation: int = 0

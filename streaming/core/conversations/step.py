@@ -1,7 +1,8 @@
-"""A conversation's step in a batch: all methods that change it. This module ends lifetimes and fires timers.
+"""A conversation's step in a batch, with all methods that change it. This module ends lifetimes and fires timers.
 
-Lifetimes and timers begin with a record, so the brokers' clock, which stamps records, measures them. The timer of a
-question of the router ends the question when no conversation has needed it for a while.
+Lifetimes and timers begin with a record, so the brokers' clock, which stamps records, measures them. The router asks
+for missing routes in conversations of its own. Their timers end questions whose answers no conversation has needed for
+a while.
 
 A step changes one conversation and adds decisions to the context. It reads and writes nothing else, so a batch that is
 done again gives the same decisions.

@@ -220,7 +220,7 @@ class Transmitting(Holding):
         return True
 
     def drop_to_far(self, far: FarEndpoint, reason: str | None, *, is_sent_kept: bool) -> None:
-        """Removes messages to the far side: all, or only those that have never been sent.
+        """Removes messages to the far side: all messages, or only messages that were never sent.
 
         With a reason, they become dead letters. If messages that were sent are removed, only a reset may follow.
         """

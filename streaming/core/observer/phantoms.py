@@ -70,13 +70,13 @@ class Phantoms:
     def begin_of(self, place: Place, offset: int, end: int) -> int:
         """Returns the offset behind the phantoms that begin at an offset.
 
-        A tested range says nothing about earlier offsets, nor about a new topic of the same name, whose end is lower.
+        A tested range says nothing about earlier offsets, nor about a new topic with the same name, whose end is lower.
         """
         first, until = self.empty.get(place, (offset, offset))
         return until if first <= offset <= until <= end else offset
 
     def is_confirmed(self, place: Place, offset: int, end: int) -> bool:
-        """Returns whether a backlog counts as messages: it has a record from the offset on, or may not be read."""
+        """Returns whether a backlog counts as messages: it has a known record, or this user may not read it."""
         return self.is_denied or offset <= self.found.get(place, -1) < end
 
     def backlog(self, begins: dict[Place, int], ends: dict[Place, int]) -> Backlog:

@@ -72,7 +72,7 @@ class GroupPicture:
         return self.state is GroupState.EMPTY and bool(self.committed)
 
     def owners(self) -> dict[Place, Member]:
-        """Returns the owner of each partition that has one."""
+        """Returns the owners of the partitions that have an owner."""
         return {place: member for member in self.members for place in member.places}
 
     def subscribed(self) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""The rhythm of a group's commits. It shows which messages are merely not committed yet, and so are no backlog.
+"""The rhythm of a group's commits. It shows which messages are merely not committed yet, and not a backlog.
 
 Clients commit by the clock, every 5 s by default. A partition is late only if its messages have waited for longer than
 the longest time that a partition of the group has waited for a commit.

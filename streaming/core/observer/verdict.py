@@ -27,7 +27,7 @@ class Waiting:
 
     Attributes:
         place: The partition.
-        backlog: The number of offsets that are not committed: as many messages at most.
+        backlog: The number of offsets that are not committed. The number of messages may be lower.
         lateness: Whether the partition is late.
         owner: The partition's owner; None without an owner.
         unowned_ms: How long the partition has had no owner; 0 with an owner.
@@ -103,7 +103,7 @@ def unless_uncommitted(verdict: Verdict, sizes: dict[Place, int]) -> Verdict:
 
 
 def without_members(waiting: list[Waiting], is_tested: bool) -> Verdict:
-    """Decides for a group without members.
+    """Returns the verdict about a group without members.
 
     Args:
         waiting: The partitions with a backlog, except backlogs found to be phantoms.
@@ -120,7 +120,7 @@ def without_members(waiting: list[Waiting], is_tested: bool) -> Verdict:
 def with_members(
     group: GroupPicture, partitions: dict[str, int], waiting: list[Waiting], late_ms: int | None
 ) -> Verdict:
-    """Decides for a group that has members.
+    """Returns the verdict about a group with members.
 
     Args:
         group: The group.
@@ -145,7 +145,7 @@ def with_members(
 
 
 def _among(group: GroupPicture, partitions: dict[str, int], late: list[Waiting], late_ms: int) -> Verdict:
-    """Decides, given the partitions that are late."""
+    """Returns the verdict, given the partitions that are late."""
     if not late:
         return Verdict(False, "its members keep up")
     if (full := _why_full(group, partitions, late)) is not None:

@@ -21,9 +21,9 @@ _NETWORK = re.compile(
 
 @lru_cache(maxsize=20_000)
 def normal_form(address: str) -> str | None:
-    """Returns a network address in its normal form, so that equal addresses are equal texts; None: it is no address.
+    """Returns a network address in its normal form, so that equal addresses are equal texts; None for other texts.
 
-    Scheme and host are in lower case, the port is without leading zeros, and a prefix is as it was.
+    Scheme and host are in lower case, the port is without leading zeros, and a prefix is unchanged.
     """
     found = _NETWORK.fullmatch(address)
     if found is None or len(address) > MAX_ADDRESS_LENGTH:
@@ -47,7 +47,7 @@ def topic_prefix(address: str) -> str:
 
 @lru_cache(maxsize=20_000)
 def transport_address(service_name: str) -> str | None:
-    """Returns the address that TRANSPORT takes from a service's name; None if the name begins with no address.
+    """Returns the address with which a service's name begins, for TRANSPORT; None if there is no such address.
 
     The address ends before the first slash behind `tcp://HOST:PORT`, so it never has a topic prefix.
     """

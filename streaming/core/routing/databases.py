@@ -40,7 +40,7 @@ class Service:
         database: The service's database.
         queue: The queue.
         created: The number of the service's creation, counted over all services. The number distinguishes the service
-            from an earlier service of its name.
+            from an earlier service with the same name.
     """
 
     name: str

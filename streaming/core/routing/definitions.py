@@ -29,7 +29,7 @@ class Definitions:
     """All databases, services and routes of an instance, indexed so that a decision looks at few of them.
 
     Attributes:
-        now_ms: The instant by which routes expire; `advance` moves it.
+        now_ms: The present instant, which decides which routes have expired. `advance` moves it.
         databases: Name -> database.
         tables: Name of a database -> its routes.
         version: Grows with each change, and with each route that expires.
@@ -74,7 +74,7 @@ class Definitions:
         return self._services.get(name, {}).get(database)
 
     def services_here(self, name: str) -> tuple[Service, ...]:
-        """Returns the services of this name in databases that are here, in order of the databases' names."""
+        """Returns the services with this name in databases that are here, in order of the databases' names."""
         return self._here_by_service.get(name, ())
 
     def some_service_here(self, name: str, conversation_id: str) -> Service:
@@ -96,7 +96,7 @@ class Definitions:
         return found is not None and found.is_here
 
     def advance(self, now_ms: int) -> None:
-        """Moves the instant by which routes expire; a route whose `expires_at_ms` has come matches nothing any more."""
+        """Moves `now_ms`. A route whose `expires_at_ms` is not later than `now_ms` matches nothing any more."""
         self.now_ms = max(self.now_ms, now_ms)
         while self._expiries and self._expiries[0][0] <= self.now_ms:
             route = self._expiring(heappop(self._expiries))
@@ -188,7 +188,7 @@ class Definitions:
         """Adds a service.
 
         Raises:
-            RefusedDefinitionError: The database has a service of this name or does not exist, or a name is invalid.
+            RefusedDefinitionError: The database has a service with this name or does not exist, or a name is invalid.
         """
         self._database(service.database)
         require_name(service.name, "service", MAX_SERVICE_NAME_LENGTH)
@@ -232,7 +232,7 @@ class Definitions:
         """Adds a route.
 
         Raises:
-            RefusedDefinitionError: The route's database has a route of this name, or the route is not valid.
+            RefusedDefinitionError: The route's database has a route with this name, or the route is not valid.
         """
         require_name(route.name, "route")
         require_valid_route(route)
@@ -242,7 +242,7 @@ class Definitions:
         """Adds a route that was accepted before, without checking it again.
 
         Raises:
-            RefusedDefinitionError: The route's database has a route of this name, or does not exist.
+            RefusedDefinitionError: The route's database has a route with this name, or does not exist.
         """
         self._database(route.database)
         if route.name in self.tables[route.database].routes:

@@ -55,11 +55,11 @@ class Explanation:
         self.used: list[Route] = []
 
     def sender_is_not_here(self, database: str) -> None:
-        """Adds that the sender's database is not here."""
+        """Adds the step that the sender's database is not here."""
         self._add("sender", f"database {database} is missing, disabled or a mirror: no table is matched")
 
     def reply(self, database: str, service: Service | None) -> None:
-        """Adds that a message of a target goes straight to the database with the broker instance in the message."""
+        """Adds the step that a target's message goes straight to the database with the message's broker instance."""
         there = f"queue {service.queue}" if service is not None else "it has no such service"
         self._add("reply", f"a target's message goes to the broker instance it names, database {database}: {there}")
 
@@ -81,7 +81,7 @@ class Explanation:
             self._add_order(case, found)
 
     def located(self, route: Route, service: Service | int) -> None:
-        """Adds that a route with the address LOCAL leads to a service, or to no service."""
+        """Adds the step that a route with the address LOCAL leads to a service, or to no service."""
         if isinstance(service, int):
             reason = "the broker instance is not here" if service == NO_BROKER_INSTANCE else "no such service is here"
             self.passed_over(route, reason, service)
@@ -90,11 +90,11 @@ class Explanation:
             self._add("find", f"{_name(route)}: LOCAL, database {service.database}, queue {service.queue}")
 
     def passed_over(self, route: Route, reason: str, number: int) -> None:
-        """Adds that a matching route cannot be used."""
+        """Adds the step that a matching route cannot be used."""
         self._add("choose", f"{_name(route)} is passed over: {reason} ({number})")
 
     def towards(self, route: Route, address: str, is_this: bool, is_outside: bool) -> None:
-        """Adds that the chosen route has a network address."""
+        """Adds the step that the chosen route has a network address."""
         self.used.append(route)
         text = f"{_name(route)}: {address}"
         if route.mirror_address is not None:
@@ -105,17 +105,17 @@ class Explanation:
         self._add("choose", text)
 
     def leads_back(self, route: Route, used: int) -> None:
-        """Adds that the chosen route is passed over: it leads to this instance, which cannot deliver the message.
+        """Adds the step that the chosen route leads to this instance, which cannot deliver the message.
 
         Args:
             route: The route.
-            used: The number of routes that were used before this route.
+            used: The length of the list `used` without this route. The list gets this length again.
         """
         del self.used[used:]
         self._add("choose", f"{_name(route)} is passed over: it leads to this instance, where the message cannot go on")
 
     def undelivered(self, number: int, is_own: bool) -> None:
-        """Adds that the message is held or dropped."""
+        """Adds the step that the message is held or dropped."""
         fate = "DELAYED: it is matched again later" if is_own else "DROPPED: its sender keeps it and sends it again"
         self._add("result", f"{number}, {NUMBERS[number]}. {fate}")
 

@@ -5,8 +5,8 @@
 3   The conversation names no broker instance: routes with exactly its service and one broker instance, picked by R5.
 4   A route for the configuration service exists: that service is asked, and the conversation waits (9770).
 5   Routes with neither service nor broker instance.
-6   The conversation names a broker instance, and a database here has a service of its name: as if there were a
-    route with that service and the address LOCAL.
+6   The conversation names a broker instance, and a database here has its service: as if there were a route with
+    that service and the address LOCAL.
 7   No route matches: the conversation waits (9750).
 """
 

@@ -81,7 +81,7 @@ class RoutingTable:
         self._spreads: dict[str, Spread[RouteGroup]] = {}
 
     def put(self, route: Route, *, is_expired: bool) -> None:
-        """Adds a route, or replaces the route of its name."""
+        """Adds a route, or replaces the route with the same name. An expired route matches nothing."""
         self.remove(route.name)
         self.routes[route.name] = route
         if not is_expired:
@@ -90,7 +90,7 @@ class RoutingTable:
                 self._group(route).add(route)
 
     def remove(self, name: str) -> None:
-        """Removes a route, if there is one of this name."""
+        """Removes the route with this name, if there is one."""
         if name in self.routes:
             self.expire(name)
             del self.routes[name]

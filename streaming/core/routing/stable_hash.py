@@ -13,7 +13,7 @@ def stable_hash(*texts: str | None) -> bytes:
     """Returns a hash of texts that is the same in every process and version. None and an empty text differ.
 
     The destination with the highest hash is picked (rendezvous hashing). So load spreads, a conversation keeps its
-    choice, and a new destination takes few conversations away from the others.
+    choice, and a new destination takes few conversations away from the other destinations.
     """
     return blake2b(_joined(texts), digest_size=_BYTES).digest()
 

@@ -193,7 +193,7 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
         Args:
             salt: The salt of the state directory.
             partitions: The number of partitions of the queue's topic. More programs would have no work. None: unknown.
-            refusal: Why no program may be started for a queue of this name; empty: programs may be started.
+            refusal: Why no program may be started for a queue with this name; empty: programs may be started.
             longest_rest_ms: The longest time without a program. After it, a program is started to keep the group's
                 offsets.
         """
@@ -251,7 +251,7 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
         return command_template.fill(self.words, {"queue": queue})
 
     def refusal(self, queue: str) -> str | None:
-        """Returns why no program may be started for a queue of this name, or None if a program may be started."""
+        """Returns why no program may be started for a queue with this name, or None if a program may be started."""
         return command_template.refusal(self.words, {"queue": queue})
 
     def log_file_for(self, queue: str) -> Path | None:

@@ -61,7 +61,7 @@ class Notifications:
     """Reads queue-activations in a consumer group.
 
     Attributes:
-        decoder: Decodes the records, and counts those that are not notifications.
+        decoder: Decodes the records, and counts records that are not notifications.
         is_assigned: Whether the group has given this member its share of the partitions. Records come only after that.
         problem: The present problem with Kafka, as a sentence; None if there is none.
     """

@@ -1,4 +1,4 @@
-"""Starts reader programs, and finds those that an earlier activator started.
+"""Starts reader programs, and finds programs that an earlier activator started.
 
 A killed activator neither loses a program nor starts it twice. Unlike a `ChildProcess`, a program survives the
 activator. It starts behind a gate that opens only after the program has been recorded. If the activator dies before
@@ -52,7 +52,7 @@ def log_file_of(template: str | None, state_directory: Path, queue: str) -> Path
 def default_log_file(state_directory: Path, queue: str) -> Path:
     """Returns the default file for the output of a queue's programs.
 
-    A file of more than _MAX_LOG_BYTES is first renamed to `.log.1` and replaces the file of that name.
+    A file of more than _MAX_LOG_BYTES is first renamed to `.log.1`, in place of an older file with that name.
     """
     log_file = log_file_of(None, state_directory, queue)
     with contextlib.suppress(FileNotFoundError):
@@ -152,7 +152,7 @@ RunningProgram = StartedProgram | AdoptedProgram
 
 
 def stop_all(programs: Sequence[RunningProgram], timeout_s: float) -> None:
-    """Sends SIGTERM to programs, waits, then kills the process groups of those that still run.
+    """Sends SIGTERM to programs, waits, then kills the process groups of the programs that still run.
 
     The wait ends after `timeout_s`, or when a second stop signal comes.
     """

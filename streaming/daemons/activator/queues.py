@@ -102,12 +102,12 @@ class Queues:
                 self.tell_of_others({queue}, step)
 
     def decide_due(self, step: Step) -> None:
-        """Decides for the queues that are due."""
+        """Starts and stops programs of the queues that are due."""
         for queue in [queue for queue, due_ms in self._due_ms.items() if due_ms <= step.now_ms]:
             self.decide(queue, step)
 
     def decide_all(self, step: Step) -> None:
-        """Decides for each known queue, and for each queue whose entry starts programs without a notification."""
+        """Starts and stops programs of known queues, and of queues whose entries need no notification."""
         config = self.config.current
         named = {each.queue for each in config.programs if not each.is_pattern and (each.min or each.group is not None)}
         queues = self.records.keys() | named

@@ -39,7 +39,7 @@ class Rows:
         Args:
             queue: The queue.
             entry: The config's entry for the queue; None if there is none.
-            refusal: Why the entry starts nothing for a queue of this name.
+            refusal: Why the entry starts nothing for a queue with this name.
         """
         row = self._empty(queue)
         row.entry, row.refusal = None if entry is None else entry.queue, refusal

@@ -78,7 +78,7 @@ class Procedure(Struct, frozen=True, forbid_unknown_fields=True):
         return command_template.split(self.command or [])
 
     def fits(self, name: str) -> bool:
-        """Returns whether this entry runs the procedure of that name."""
+        """Returns whether this entry runs the procedure with this name."""
         return name == self.name or command_template.matches(name, self.name)
 
 

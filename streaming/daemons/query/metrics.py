@@ -115,7 +115,7 @@ class QueryMetrics(ProgramMetrics):
         raise NotImplementedError
 
     def of_view(self) -> Iterator[Metric]:
-        """Yields the metrics of the views. The caller waits until the views are complete."""
+        """Yields the metrics of the views. `collect` calls it only after the views are complete."""
         raise NotImplementedError
 
     def more(self) -> Iterator[Metric]:

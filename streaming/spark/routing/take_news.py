@@ -105,7 +105,7 @@ def _ask_for_principals(context: Context, store: Store, changed: list[Pair], ser
 def ask_for_routes(
     context: Context, needed: Iterable[NeedRouteReport], store: Store, secret: str, partition: Partition
 ) -> None:
-    """Begins the questions to the configuration service. Only one shard does so, for all shards.
+    """Begins the questions to the configuration service. Only one shard begins them, for all shards.
 
     Args:
         context: The context.

@@ -31,7 +31,7 @@ _SIDES = ("initiator", "target")
 
 
 def definition_rows(before: Definitions, after: Definitions, topics: Topics, batch_ms: int) -> list[OutputRow]:
-    """Returns the rows of service-definitions that differ."""
+    """Returns the rows of service-definitions that a batch has changed, and tombstones for removed rows."""
     old, new = view_of(before), view_of(after)
     time = iso_time(batch_ms)
     rows: list[OutputRow] = [
@@ -100,7 +100,7 @@ def view_key(conversation_id: str, side: int) -> bytes:
 
 
 def _endpoint_fields(conversation: Conversation, side: int, clock: Clock) -> dict[str, Any]:
-    """Returns an endpoint as a row of sys.conversation_endpoints, with more fields."""
+    """Returns an endpoint as a row of sys.conversation_endpoints, with additional fields."""
     endpoint, far = conversation.endpoints[side], conversation.endpoints[TARGET - side]
     assert endpoint is not None  # noqa: S101 - told to the type checker
     return {
