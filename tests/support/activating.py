@@ -64,7 +64,7 @@ class Activating:
     """
 
     def __init__(self, bootstrap_servers: str, folder: Path, prefix: str = "") -> None:
-        """Creates the topics of the prefix that do not exist yet; without one, those of a new prefix."""
+        """Creates the missing topics of the prefix; without a prefix, the topics of a new prefix."""
         self.bootstrap_servers = bootstrap_servers
         self.folder = folder
         self.prefix = prefix or f"a-{uuid.uuid4().hex[:8]}-"
@@ -112,7 +112,7 @@ class Activating:
         self.producer.flush()
 
     def show(self, queue: str, sequence: int, state: str = "NOTIFIED", unread: int = 1, **more: Any) -> None:
-        """Writes the queue's row of the monitors view, from after all exits: the monitor writes it again after each."""
+        """Writes the queue's row of the monitors view with a time after all exits, as the monitor would."""
         row = {"state": state, "unread_messages": unread, "activation_sequence": sequence, "update_time": LATER} | more
         self.producer.produce(self.topics.monitors, json.dumps(row), queue)
         self.producer.flush()

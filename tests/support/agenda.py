@@ -1,4 +1,4 @@
-"""Keeps a fake clock and all that is to happen, for worlds in memory."""
+"""A fake clock and the planned events, for simulations in memory."""
 
 import heapq
 import itertools
@@ -8,13 +8,13 @@ from random import Random
 
 
 class Agenda:
-    """A clock, and what is to happen.
+    """A clock, and the planned events.
 
     Attributes:
-        random: Decides how long everything takes.
+        random: Decides how long the events take.
         longest_ms: The longest delay of a record or a batch.
         now_ms: The time.
-        ids: Numbers for everything that needs one.
+        ids: Numbers for identifiers.
         outage_until_ms: Until when Kafka is away.
     """
 
@@ -30,7 +30,7 @@ class Agenda:
         heapq.heappush(self._due, (self.now_ms + delay_ms, next(self.ids), call))
 
     def plan(self, step: Callable[[], None]) -> None:
-        """Plans a step of a program that Kafka wakes, soon after now and after an outage, unless it is planned."""
+        """Plans a step of a program that Kafka wakes, soon or after an outage, unless a step is planned."""
         if step not in self._planned:
             self._planned.add(step)
             self.at(self.delay_ms(), partial(self._begin, step))

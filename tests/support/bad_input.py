@@ -101,7 +101,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 class _RepeatedFieldError(Exception):
-    """Two fields have the same name. The contract does not say which one counts."""
+    """Two fields have the same name. The contract does not say which field counts."""
 
 
 def is_valid(record: Record) -> bool | None:

@@ -54,5 +54,5 @@ def show(
 
 
 def complaints(driver: webdriver.Chrome) -> list[str]:
-    """Returns what the console has said since the last call."""
+    """Returns the lines of the console since the last call."""
     return [entry["message"] for entry in driver.get_log("browser")]  # type: ignore[no-untyped-call]

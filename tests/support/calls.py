@@ -1,4 +1,4 @@
-"""Counts calls: what work costs, as a number that is the same on each machine."""
+"""Counts calls of functions: a measure of cost that is the same on each machine."""
 
 import sys
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def calls_of(work: Callable[[], object]) -> int:
-    """Returns how many functions work calls, those of C too. It does not see calls inside of compiled modules."""
+    """Returns the number of calls that `work` makes, also of C functions, but not inside of compiled modules."""
     number = 0
 
     def count(_frame: FrameType, event: str, _argument: Any) -> None:

@@ -11,7 +11,7 @@ DEADLINE_S = 60.0
 
 
 class CheckedProducer:
-    """Sends records, and fails as soon as librdkafka reports one that was not delivered."""
+    """Sends records, and fails as soon as librdkafka reports a record that was not delivered."""
 
     def __init__(self, cluster: Cluster, **config: Any) -> None:
         """Creates the client; `config` has librdkafka's names."""

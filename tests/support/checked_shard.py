@@ -1,4 +1,4 @@
-"""A plain shard beside the shard of the router's query: both take the same batches, and may have to decide the same."""
+"""A plain shard beside the shard of the router's query. Both take the same batches, and a test may compare them."""
 
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -62,7 +62,7 @@ class QueryShard(PlainShard):
         self.row = stored.row
 
     def step(self, batch: Batch) -> list[Decision]:
-        """Takes both shards through a batch; returns the decisions of the plain one."""
+        """Takes both shards through a batch; returns the decisions of the plain shard."""
         decisions = super().step(batch)
         taken = run_shard.run_shard(self.row, self.table(batch), batch.at_ms, self.shard_settings, self.number)
         self.row = taken.state if taken.state is not None else self.row

@@ -40,7 +40,7 @@ _LEAVES = 0.5
 
 
 class Programs:
-    """The programs, which know what a program can know of their conversations."""
+    """The programs. They know only the facts about conversations that real programs know."""
 
     def __init__(self, random: Random, world: World) -> None:
         self._random = random
@@ -141,7 +141,7 @@ def first_commands(random: Random) -> list[ServiceCommand]:
 
 
 def breaking_command(random: Random) -> ServiceCommand:
-    """Returns a command that may make messages wait, end conversations, or move new ones."""
+    """Returns a command that may make messages wait, end conversations, or move new conversations."""
     database, service, name = random.choice(DATABASES), random.choice(SERVICES), random.choice(ROUTES)
     kinds: dict[int, list[ServiceCommand]] = {
         6: [AlterDatabase(database, is_broker_enabled=False)],
@@ -168,7 +168,7 @@ def _route(random: Random, database: str, name: str) -> ServiceCommand:
 
 
 def last_commands() -> list[ServiceCommand]:
-    """Returns the commands that drop what dynamic routing needs and has made."""
+    """Returns the commands that drop the routes to the configuration services, and the routes that these have made."""
     names = ["ask", *(f"to {service}" for service in SERVICES)]
     return [DropRoute(database, name) for database in (*DATABASES, "msdb") for name in names]
 

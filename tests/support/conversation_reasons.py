@@ -73,7 +73,7 @@ def _unsent(conversation: Conversation, to: int) -> str | None:
 
 
 def _below_limit(shard: PlainShard, conversation: Conversation, to: int) -> str | None:
-    """Returns what is wrong with a limit of messages on their way that is the reason."""
+    """Returns what is wrong if the reason is the limit of messages on their way."""
     far, direction = conversation.far, conversation.directions[to]
     assert far is not None
     if (text_of(direction) == SENT_AGAIN) != (far.window is not None):

@@ -1,7 +1,7 @@
 """The log of an instance with two partitions, and its router.
 
-The router is the plain shard for each partition. Its sink writes each batch at least once: attempts that fail leave any
-part of what they wrote, and a crash makes the router do a batch again.
+The router is the plain shard for each partition. Its sink writes each batch at least once: failed attempts leave any
+part of their records, and after a crash the router does a batch again.
 """
 
 from dataclasses import dataclass, field
@@ -62,7 +62,7 @@ class Partition:
 
 @dataclass(frozen=True)
 class Planned:
-    """A batch of a partition, as Spark plans it: the input, the state before it, and what it wrote."""
+    """A batch of a partition, as Spark plans it: the input, the state before the batch, and the output."""
 
     batch: Batch
     before: Stored
@@ -75,7 +75,7 @@ class Log:
     """All topics of an instance.
 
     Attributes:
-        random: The source of all that is random.
+        random: The source of randomness.
         partitions: The partitions of service-messages and service-decisions.
         now_ms: The brokers' clock.
         ahead_ms: How much the clock of the router's machine is ahead.
@@ -92,7 +92,7 @@ class Log:
 
 
 class Router:
-    """The router: plans batches, writes what they decide, and does them again.
+    """The router: plans batches, writes their decisions, and repeats batches.
 
     Attributes:
         planned: The batch in progress; None: there is none.
@@ -108,7 +108,7 @@ class Router:
 
     @property
     def has_input(self) -> bool:
-        """Returns whether there is anything that it has not read."""
+        """Returns whether there are records that the router has not read."""
         log = self._log
         are_unread = any(each.read < len(each.messages) for each in log.partitions)
         return are_unread or self._commands < len(log.commands) or self.reports_read < len(log.reports)
@@ -121,7 +121,7 @@ class Router:
         self.planned = [self._take(each, commands, reports, is_whole) for each in log.partitions]
 
     def write(self, count: int) -> None:
-        """Writes some of what is pending. Once all is written, the batch is committed."""
+        """Writes some of the pending records. Once all are written, the batch is committed."""
         if self.planned is None:
             return
         for partition in self._log.partitions:
@@ -210,7 +210,7 @@ class Router:
         ]
 
     def _sink(self, partition: Partition, records: list[bytes]) -> None:
-        """Prepares what the sink writes: all records in order, among what failed attempts have left."""
+        """Prepares the records that the sink writes: all in order, among records that failed attempts have left."""
         chance = self._random.random
         attempts = [partition.late, records]
         partition.late = []

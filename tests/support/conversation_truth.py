@@ -1,6 +1,6 @@
 """An oracle of conversations: it sees statements, decisions and what was carried out, and counts.
 
-It knows neither the table of states nor the router's state. It knows which statements were accepted, as the others
+It knows neither the table of states nor the router's state. It knows which statements were accepted, because all others
 became dead letters. So it can say which number each message must have, what may still be delivered to whom, and that
 everything happens once and in order.
 """
@@ -72,7 +72,7 @@ class Truth:
         starts: Sequence[int],
         definitions: Definitions,
     ) -> list[Place | None]:
-        """Takes the decisions of a batch. Returns the side that each one delivers to."""
+        """Takes the decisions of a batch. Returns the side to which each decision delivers."""
         places = [self._decided(each, definitions) for each in decisions[: starts[0]]]
         for (offset, _, envelope), begin, end in zip(messages, starts, starts[1:], strict=False):
             own = decisions[begin:end]

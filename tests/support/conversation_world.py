@@ -48,11 +48,11 @@ class Transport:
 
     @property
     def is_done(self) -> bool:
-        """Returns whether it has committed everything that is written."""
+        """Returns whether the transport has committed all written records."""
         return self.carrying.position.offset == len(self._partition.log)
 
     def restart(self) -> None:
-        """Begins at the stored marks, as another transport does that is given the partition."""
+        """Begins at the stored marks, as another transport does when it gets the partition."""
         mark = decode_mark(self._mark)
         refusals = {direction: decode_refusal(each).refusal() for direction, each in self._refusals.items()}
         assert mark.refusals == len(refusals), "the mark does not know how many refusals there are"
@@ -197,7 +197,7 @@ class World:
             self.say(partition, Envelope(kind, name, False, question.service, database, asker))  # type: ignore[arg-type]
 
     def end_questions(self) -> None:
-        """Ends the questions that were read and not answered, which stay open; from now on none is left open."""
+        """Ends the questions that were read but not answered. From now on, no question is left open."""
         self.is_helpful = True
         for partition in self.log.partitions:
             for name in partition.shard.conversations:

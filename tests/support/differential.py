@@ -143,7 +143,7 @@ class Written:
         by_topic[topic][key.decode()].append(value)
 
     def without_repeats(self) -> "Written":
-        """Returns the same without the repeats of batches that ran again."""
+        """Returns the records without the repeats of batches that ran again."""
         of_each = {name: getattr(self, name) for name in TOPICS}
         return Written(
             **{name: {key: _distinct(found) for key, found in by_key.items()} for name, by_key in of_each.items()}

@@ -66,7 +66,7 @@ def documented_rights() -> list[Right]:
 
 
 def rights_of(client: str) -> list[Right]:
-    """Returns the rights of a client, found by a word of its name, without those that only an option needs."""
+    """Returns the rights of a client, found by a word of its name, without rights that only an option needs."""
     rights = [
         right
         for right in documented_rights()

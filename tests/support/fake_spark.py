@@ -68,7 +68,7 @@ class Record:
 
 
 def record(source: Source, value: dict[str, Any], **more: Any) -> Record:
-    """Returns a record with a value. Its key is the value's queue, unless `more` has another one."""
+    """Returns a record with a value. Its key is the value's queue, unless `more` has another key."""
     if "key" not in more:
         more["key"] = value["queue"].encode()
     return Record(source, json.dumps(value, ensure_ascii=False).encode(), **more)

@@ -106,7 +106,7 @@ class Timeline:
     rows: list[tuple[int, State | None]] = field(default_factory=list)
 
     def batch(self, now_ms: int, *batch: Event) -> list[Notification]:
-        """Runs one batch, as if the monitor had not run since the last one; returns the notifications."""
+        """Runs one batch, as if the monitor had not run since the last batch; returns the notifications."""
         assert now_ms >= self.now_ms
 
         def name_task(sequence: int) -> str:

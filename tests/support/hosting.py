@@ -76,7 +76,7 @@ class Hosting:
     def reports(self, task_id: str) -> list[Report]:
         """Returns the reports about a task and its session so far, in order.
 
-        They are without the names of queue, task and host, and without what a task that has exited has said.
+        The reports lack the names of queue, task and host, and the output of tasks that have exited.
         """
         reports = []
         for record in self._tail.records():
@@ -90,7 +90,7 @@ class Hosting:
         return reports
 
     def said_at_exit(self, task_id: str) -> str:
-        """Returns what the host has reported of the output of a task that has exited."""
+        """Returns the output of an exited task, as the host has reported it."""
         reports = [json.loads(record.value) for record in self._tail.records()]
         [said] = [
             each["reason"] for each in reports if each.get("task_id") == task_id and each["type"] == "TASK_EXITED"

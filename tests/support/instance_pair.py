@@ -64,7 +64,7 @@ class Pair:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Runs routers and transports of both. Only South sends messages of others on."""
+        """Runs routers and transports of both instances. Only South forwards messages of other instances."""
         self.define()
         north, south = (
             self.north.program("router", *UNHURRIED),
@@ -116,7 +116,7 @@ def drops(scene: ServiceScene, conversation_id: str) -> list[int | None]:
 
 
 def incoming(scene: ServiceScene, conversation_id: str) -> list[Message]:
-    """Returns what other instances have sent to a conversation."""
+    """Returns the records that other instances have sent to a conversation."""
     records = scene.read(scene.topics.service_incoming, 0)
     return [each for each in records if each.key() == conversation_id.encode()]
 
@@ -143,7 +143,7 @@ def receive(scene: ServiceScene, kind: str, conversation_id: str, sequence: int 
 
 
 def listed(scene: ServiceScene, command: str, program: str = "transport") -> list[dict[str, Any]]:
-    """Returns what a command prints about the program that runs; those that were killed have older records."""
+    """Returns the output of a command about the running program. Killed programs have older records."""
     found = [json.loads(line) for line in scene.shell.run(command, "--json").splitlines()]
     rows = [row for row in found if row.get("program", program) == program]
     newest = max(row["update_time"] for row in rows)
@@ -151,7 +151,7 @@ def listed(scene: ServiceScene, command: str, program: str = "transport") -> lis
 
 
 def limit_incoming(scene: ServiceScene, max_bytes: int) -> None:
-    """Sets the largest record that an instance takes from others."""
+    """Sets the largest record that an instance takes from other instances."""
     entry = ConfigEntry("max.message.bytes", str(max_bytes), incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource("topic", scene.topics.service_incoming, incremental_configs=[entry])
     admin = AdminClient({"bootstrap.servers": scene.bootstrap_servers})

@@ -22,7 +22,7 @@ class ConfigurationService:
     """
 
     def __init__(self, random: Random, site: Site, database: str, addresses: Mapping[str, str]) -> None:
-        """Creates the service; `addresses` are those of the services that it can tell."""
+        """Creates the service; `addresses` has the services that it knows."""
         self._random, self._site, self._database, self._addresses = random, site, database, addresses
         self._read = self.asked = 0
         site.commands += [

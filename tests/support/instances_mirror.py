@@ -1,7 +1,7 @@
 """A service whose database is in two of three instances: one of them is the principal, or neither, or both.
 
-The state of conversations is not copied (R8), so a failover ends those that had begun. The checks allow for that: of
-the two databases, each gets a message at most once and in order, and no program waits in silence.
+The state of conversations is not copied (R8), so a failover ends the conversations that had begun. The checks allow for
+that: of the two databases, each gets a message at most once and in order, and no program waits in silence.
 """
 
 from collections import defaultdict
@@ -34,11 +34,11 @@ class Mirrored:
         """Creates both databases.
 
         Args:
-            random: The source of all that is random.
+            random: The source of randomness.
             begins: The instance whose programs begin conversations.
             service: Their service, in the database D.
             copies: The two instances with the database.
-            back: For each of them, the address by which it reaches `service`.
+            back: For each of these instances, the address by which it reaches `service`.
         """
         self._random, self._begins, self._service, self._copies = random, begins, service, copies
         self._names: list[str] = []
@@ -85,7 +85,7 @@ class Mirrored:
                 site.commands.append(AlterDatabase(DATABASE, mirroring_role=role))
 
     def heal(self) -> None:
-        """Makes one of them the new principal: an old one does not count any more."""
+        """Makes one database the new principal. An old principal does not count any more."""
         for site in self._copies:
             site.commands.append(AlterDatabase(DATABASE, mirroring_role="MIRROR"))
         self._random.choice(self._copies).commands.append(AlterDatabase(DATABASE, mirroring_role="PRINCIPAL"))

@@ -110,7 +110,7 @@ class Outages(Simulation):
             assert not twice, f"twice in {site.address}: {twice}"
 
     def end_everything(self) -> None:
-        """Lets all programs end their conversations, and an administrator what still waits days later."""
+        """Lets programs end their conversations, and an administrator end conversations that wait days later."""
         for states in (State.SO, State.CO, State.DI, State.ER), (State.DO,):
             for site in self.sites.values():
                 for name in site.shard.conversations:

@@ -79,7 +79,7 @@ def to(service: str, address: str, database: str = "msdb", **more: Any) -> Creat
 
 
 def got(site: Site) -> list[str]:
-    """Returns what the queues of an instance have got: numbers of messages, and kinds of the others."""
+    """Returns the deliveries to the queues of an instance: numbers of messages, and other kinds."""
     return [short(delivery) for delivery, _ in site.delivered]
 
 
@@ -99,7 +99,7 @@ def from_north(kind: str, sequence: int | None, name: str = C, **fields: Any) ->
 
 
 def receive(site: Site, *envelopes: Envelope) -> None:
-    """Lets an instance take messages in one batch, and carry out what it decides."""
+    """Lets an instance take messages in one batch, and carry out its decisions."""
     for envelope in envelopes:
         site.receive(envelope)
     site.go_on()

@@ -91,7 +91,7 @@ class Simulation:
             self.asked = ConfigurationService(self.random, north, DATABASE, addresses)
 
     def actions(self) -> dict[Callable[[], None], int]:
-        """Returns what may happen, and how often."""
+        """Returns the possible actions, with their frequencies."""
         return {
             self.speak: 40,
             self.mirrored.speak: 10,
@@ -319,7 +319,7 @@ def alias(address: str) -> str:
 
 
 def routes(address: str) -> list[ServiceCommand]:
-    """Returns the commands that give an instance all its routes; those to the third instance lead over the second."""
+    """Returns the commands that give an instance all its routes; routes to the third instance lead over the second."""
     found: list[ServiceCommand] = []
     for far in ADDRESSES:
         if far == address:

@@ -79,7 +79,7 @@ class Network:
     """The network.
 
     Attributes:
-        random: The source of all that is random.
+        random: The source of randomness.
         now_ms: The wall clock.
         sites: Address -> instance.
         cuts: The pairs of addresses, sender and receiver, between which nothing arrives.
@@ -109,7 +109,7 @@ class Network:
             self.on_the_way.append((self.now_ms + delay_ms, self.counts["records"], receiver, row))
 
     def arrive(self) -> None:
-        """Delivers what is due."""
+        """Delivers the records that are due."""
         due = sorted(each for each in self.on_the_way if each[0] <= self.now_ms)
         self.on_the_way = [each for each in self.on_the_way if each[0] > self.now_ms]
         for _, _, receiver, row in due:
@@ -132,7 +132,7 @@ class Site:
         asked: How often it has asked for roles.
         asked_addresses: The addresses that it has asked.
         router_ahead_ms: How much the clock of its router's machine is ahead.
-        brokers_ahead_ms: The same of its brokers.
+        brokers_ahead_ms: How much the clock of its brokers is ahead.
     """
 
     def __init__(
@@ -184,7 +184,7 @@ class Site:
         return State.ABSENT if endpoint is None else endpoint.state
 
     def held(self, conversation_id: str) -> list[bytes]:
-        """Returns the bodies of what waits to be delivered to a target that is here."""
+        """Returns the bodies of messages that wait for a target that is here."""
         if conversation_id not in self.shard.conversations:
             return []
         waiting = self.shard.conversation(conversation_id).directions[TARGET].waiting
@@ -221,7 +221,7 @@ class Site:
         self._reports.append(NotSentReport(conversation_id, True, sequence, "it is too large there"))
 
     def retry(self, conversation_id: str) -> None:
-        """Asks the router to decide about what a conversation holds."""
+        """Asks the router to decide about the held messages of a conversation."""
         self._reports.append(Retried(conversation_id))
 
     def route(self, *, is_whole: bool = False) -> None:
@@ -274,7 +274,7 @@ class Site:
             self.transport("COMMIT")
 
     def transport(self, outcome: str) -> None:
-        """Carries out one record of decisions; what is sent to other instances has left even if it is rolled back."""
+        """Carries out one record of decisions. A rollback takes no message to another instance back."""
         carrying = self._carrying
         offset = carrying.position.offset
         if offset == len(self._log):

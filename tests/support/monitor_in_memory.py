@@ -1,4 +1,4 @@
-"""The monitor of one queue in memory: its topics, which it reads in batches, and what it writes."""
+"""The monitor of one queue in memory: its topics, which it reads in batches, and its output."""
 
 from collections.abc import Callable
 
@@ -99,7 +99,7 @@ class MonitorInMemory:
             self.agenda.plan_at(step.wake_ms, self._batch)
 
     def _taken(self, topic: str) -> list[Record]:
-        """Returns the new records of a topic, but not always the very last ones."""
+        """Returns the new records of a topic, but not always the very last records."""
         until_ms = self.agenda.now_ms - self.agenda.random.choice((0, 0, 50, 300, LONGEST_HOLD_MS))
         until_ms = self._read_until_ms[topic] = max(self._read_until_ms[topic], until_ms)
         records = self._topics[topic]

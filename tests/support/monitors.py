@@ -44,7 +44,7 @@ TOPIC_ATTRIBUTES = {"queue-arrivals": "arrivals", "queue-receives": "receives", 
 class Monitored:
     """Topics under a prefix for one test, and the files and options of a monitor on them.
 
-    `application` runs those of its monitors that need no process of their own; None: each has one.
+    `application` runs monitors that need no process of their own; None: each monitor has a process.
     """
 
     bootstrap_servers: str
@@ -135,7 +135,7 @@ class Monitored:
 
     @contextmanager
     def activations(self) -> Iterator["Activations"]:
-        """Follows queue-activations with another client than the one that writes them."""
+        """Follows queue-activations with another client than the client of the monitor."""
         tail = Tail(self.bootstrap_servers, self.topics.activations, "read_committed")
         try:
             yield Activations(tail)
@@ -220,7 +220,7 @@ class Activations:
 
 
 def warm_up(monitors: Sequence[tuple[Monitored, Activations]]) -> None:
-    """Waits until the batches of all monitors are quick, as the first ones of a new JVM are not."""
+    """Waits until the batches of all monitors are quick, as the first batches of a new JVM are not."""
     took_s: list[float] = []
     for number in range(1, _WARM_UP_ROUNDS + 1):
         sent_s = time.monotonic()

@@ -60,7 +60,7 @@ class Plan:
     until_ms: int
 
     def events(self) -> list[dict[str, Any]]:
-        """Returns the events; a session whose wait runs out leaves by one more."""
+        """Returns the events. A session whose wait runs out leaves by an additional event."""
         events = list(self.scenario.events)
         for event in self.scenario.events:
             value = event["value"]
@@ -94,16 +94,16 @@ class Played:
         return (at_s - self.begin_s) * 1000
 
     def real_ms(self, at_ms: int) -> tuple[float, float]:
-        """Returns from when to when an instant of the scenario was.
+        """Returns the beginning and the end of an instant of the scenario.
 
-        An event lasts until its consumer has come and gone, and those behind it are as late as it was.
+        An event lasts until its consumer has come and gone, and delays later events.
         """
         due_ms, begin_ms, end_ms = [each for each in self.events if each[0] <= at_ms][-1]
         return begin_ms + at_ms - due_ms, end_ms + at_ms - due_ms
 
 
 class Seen:
-    """All that observer and monitor have written, read by one thread for all that ask."""
+    """The records that observer and monitor have written, read by one thread for all players."""
 
     def __init__(self, reports: Tail, notifications: Activations) -> None:
         self._reports = reports
@@ -189,7 +189,7 @@ class _Reader:
         self.has_joined = True
 
     def serve(self) -> None:
-        """Polls; commits what comes if it waits for it."""
+        """Polls, and commits the messages that come if the session waits for messages."""
         message = self._consumer.poll(_POLL_S)
         if message is not None and not message.error():
             self.taken.append(message)
@@ -238,7 +238,7 @@ class _Player:
         return played
 
     def _await_due_before(self, at_ms: int) -> None:
-        """Waits until what was due before is written: on a slow machine it may be as late as the next event."""
+        """Waits for notifications that were due before. On a slow machine they may be as late as the next event."""
         count = sum(due.at_ms < at_ms for due in self._plan.due)
         with suppress(AssertionError):  # what is never written is missed at the end
             self._wait(lambda: len(self._seen.written(self._plan.group)) >= count, "what is due")
@@ -300,6 +300,6 @@ class _Player:
         self._wait_for_members()
 
     def _wait_for_members(self) -> None:
-        """Waits until the observer has seen who is there: a consumer that leaves before its look was never there."""
+        """Waits until the observer has seen the members. It never sees a consumer that leaves before its look."""
         count = len(self._readers)
         self._wait(lambda: self._seen.members(self._plan.group) == count, f"the observer sees {count} members")

@@ -33,7 +33,7 @@ class Observing:
     """
 
     def __init__(self, bootstrap_servers: str, folder: Path, prefix: str = "", group: str = "readers") -> None:
-        """Creates the topics of the prefix that do not exist yet; without one, those of a new prefix."""
+        """Creates the missing topics of the prefix; without a prefix, the topics of a new prefix."""
         self.bootstrap_servers = bootstrap_servers
         self.prefix = prefix or f"o-{uuid.uuid4().hex[:8]}-"
         self.group = self.prefix + group

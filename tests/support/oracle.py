@@ -29,7 +29,7 @@ class Oracle:
 
     Attributes:
         settings: The settings of all queues.
-        total: Number of messages that have arrived and are not taken for good, with those of open transactions.
+        total: Number of messages that have arrived and are not taken for good, including messages of open transactions.
         open: (session, transaction) -> messages, until the COMMIT or ROLLBACK, also those of silent sessions.
         sequence: Sequence of the last activation, or of the last time that the queue was disabled.
         timeout_ms: The time-out T.
@@ -84,7 +84,7 @@ class Oracle:
         self.tasks_work()
 
     def tasks_work(self) -> None:
-        """Notes a RECEIVE or a change of the monitor: what tasks did before no longer counts."""
+        """Notes a RECEIVE or a change of the monitor: earlier work of tasks no longer counts."""
         self.unanswered, self.failures, self.has_failed = set(), 0, False
 
     def look_at_the_clock(self, now_ms: int) -> None:

@@ -35,7 +35,8 @@ def librdkafka_member(
         pause_s: How long it works on a message.
         commits: Whether it commits.
         waits: Whether to wait until it has partitions.
-        held: It works on its first message, and does not poll, until this is set; None: no longer than on others.
+        held: Until this event is set, the member works on its first message and does not poll. None: the first message
+            takes no longer than others.
         config: More properties, with librdkafka's names, and underscores instead of dots.
     """
     settings = {

@@ -68,7 +68,7 @@ class PlainGroup:
         self.ends[place] = end + messages + 1
 
     def join(self, member: PlainMember, now_ms: int) -> None:
-        """Makes somebody a member."""
+        """Adds a member."""
         member.committed_ms = member.received_ms = now_ms
         self.members.append(member)
         self._rebalance(now_ms)
@@ -92,7 +92,7 @@ class PlainGroup:
             member.places = places
 
     def _shares(self, members: int) -> list[list[Place]]:
-        """Returns the partitions of each of so many members."""
+        """Returns the partitions of each member, for this number of members."""
         places = [*self.ends]
         if self.assignor != "range":
             return [places[number::members] for number in range(members)]
@@ -111,7 +111,7 @@ class PlainGroup:
             self.committed[place] = max(self.committed[place], self.positions[place])
 
     def is_rebalancing(self, now_ms: int) -> bool:
-        """Returns whether nobody works."""
+        """Returns whether the group rebalances, so that no member works."""
         return now_ms < self.rebalances_until_ms
 
     def work(self, now_ms: int, step_ms: int) -> None:
@@ -141,11 +141,11 @@ class PlainGroup:
             self.positions[place] = self.ends[place]  # the client passes what has no content by itself
 
     def waiting(self, place: Place) -> int:
-        """Returns how many messages of a partition nobody has worked on."""
+        """Returns how many messages of a partition no member has worked on."""
         return sum(offset >= self.positions[place] for offset in self.contents[place][-1_000:])
 
     def one_more_has_work(self) -> bool:
-        """Returns the truth: whether one more reader would take work from somebody, or work that nobody does."""
+        """Returns the truth: whether one more reader would take work from a member, or work that no member does."""
         if not self.members:
             return any(self.waiting(place) for place in self.ends)
         if not all(member.places for member in self.members):
@@ -163,7 +163,7 @@ class PlainGroup:
         return self.waiting(place) > 0 if member.per_second else self.positions[place] < self.ends[place]
 
     def picture(self, now_ms: int) -> GroupPicture:
-        """Returns what the brokers say of the group."""
+        """Returns the group as the brokers describe it."""
         state = GroupState.STABLE if self.members else GroupState.EMPTY
         if self.is_rebalancing(now_ms) and self.members:
             state = GroupState.REBALANCING

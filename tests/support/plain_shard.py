@@ -93,7 +93,7 @@ class Batch:
 
     @property
     def read_ms(self) -> int:
-        """The instant up to which everything that was said has been read before."""
+        """The instant up to which earlier batches have read all records."""
         return min([self.tick_ms, *(each[1] for rows in (self.messages, self.incoming) for each in rows)])
 
 
@@ -132,7 +132,7 @@ class PlainShard:
         definitions: The definitions.
         conversations: Id -> conversation, as a snapshot.
         wakes: Id -> the instant at which the conversation is due, by the shard's clock.
-        agains: Id -> the instant at which what it holds is looked at again.
+        agains: Id -> the instant at which its held messages are looked at again.
         dues: Id -> the instant at which its lifetime is over or a timer is due, by the brokers' clock.
         held: The number of messages that it holds.
         touched: The conversations that the last batch has taken up and not removed, by id.
@@ -258,7 +258,7 @@ class PlainShard:
         return snapshot.restore(self.conversations[conversation_id])
 
     def _due(self, left: dict[str, int]) -> list[Conversation]:
-        """Returns the conversations of which no time is left, in order."""
+        """Returns the conversations that are due, in order."""
         due = [self._open(name) for name, left_ms in left.items() if left_ms <= 0]
         return sorted(due, key=lambda each: (left[each.conversation_id], lowest(each), each.conversation_id))
 
@@ -280,7 +280,7 @@ class PlainShard:
         self.touched[conversation.conversation_id] = conversation
 
     def held_of(self, services: Collection[str]) -> set[str]:
-        """Returns those of these services for which a conversation holds messages."""
+        """Returns the services, among the given services, for which a conversation holds messages."""
         found = [self.conversation(each) for each in self.conversations]
         return {
             each.services[side]

@@ -213,7 +213,7 @@ class ReaderProgram:
 
 
 def expel(bootstrap_servers: str, queue: str, session_ids: Sequence[str] | None = None) -> None:
-    """Removes some sessions, or all, from the queue's consumer group. For a dead one this replaces its time-out."""
+    """Removes some sessions, or all, from the queue's consumer group. For a dead session this replaces the time-out."""
     with closing(KafkaAdminClient(bootstrap_servers=bootstrap_servers)) as admin:
         members = [
             MemberToRemove(member_id=member["member_id"])

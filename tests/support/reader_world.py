@@ -1,4 +1,4 @@
-"""A queue in memory with all who use it: senders, reader programs, the activator that starts them, and the monitor.
+"""A queue in memory with all its users: senders, reader programs, the activator that starts them, and the monitor.
 
 Between them everything takes time, as in Kafka, batches and processes.
 """

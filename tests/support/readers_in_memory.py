@@ -1,4 +1,4 @@
-"""Reader programs of one queue in memory, and the truth about its messages: who has which, and which have failed.
+"""Reader programs of one queue in memory, and the truth about its messages: who has them, and which have failed.
 
 A program has some sessions, which share its id and end with it. They behave as `QueueReader` does.
 """
@@ -46,7 +46,7 @@ class Program:
         exit_code: Its exit code; None while it runs.
         ends_with: The exit code with which it is going to end.
         has_received: Whether it has received messages.
-        is_to_blame: Whether it has ended within a block, and nobody has asked it to.
+        is_to_blame: Whether it has ended within a block, without a request to end.
     """
 
     session_id: str
@@ -201,21 +201,21 @@ class Readers:
         self._failed_by_database, self._lost_ms = 0, self.agenda.now_ms
 
     def end(self, program: Program, exit_code: int) -> None:
-        """Ends a program's process. Kafka gives the messages of one that was killed to others somewhat later."""
+        """Ends a program's process. Kafka gives the messages of a killed program to other programs later."""
         program.exit_code = exit_code
         program.is_to_blame = exit_code != STOPPED and program.blocks > 0
         self.agenda.at(self.random.choice((0, SECOND, self.habits.session_timeout_ms)), lambda: self.give_back(program))
         self.ended()
 
     def stop(self, program: Program) -> None:
-        """Asks a program to end, which rolls back what it works on."""
+        """Asks a program to end, which rolls back its open transactions."""
         for key in program.held:
             self.report(ROLLBACK(*key, interrupted=True))
             self.report(ENDED(key[0], interrupted=True))
         self.end(program, STOPPED)
 
     def give_back(self, program: Program) -> None:
-        """Gives the messages of a program to others."""
+        """Gives the messages of a program to other programs."""
         self.unread += sum(program.held.values())
         program.held.clear()
         if not program.is_running:

@@ -151,7 +151,7 @@ class Routed:
             yield wait
 
     def decisions(self) -> list[tuple[int, dict[str, Any]]]:
-        """Returns the partition of each decision, and the decision; those of repeated records once."""
+        """Returns the partition of each decision, and the decision; decisions of repeated records once."""
         found, seen = [], set()
         for record in self.records(self.topics.service_decisions):
             value = json.loads(record.value() or b"")

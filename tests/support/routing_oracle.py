@@ -159,7 +159,7 @@ def _standard_matching(message: _Message, table: list[Record]) -> list[Record]:
 
 
 def _matches(message: _Message, table: list[Record]) -> list[tuple[int, list[Record]]]:
-    """Returns the first rule that finds any with its routes, once for each reading or pick that the page allows."""
+    """Returns the first rule that finds routes, and the routes, once for each reading or pick that the page allows."""
     named = [route for route in table if route["service_name"] == message.service]
     # 1. 'The conversation names a broker instance: routes with exactly this service name and broker instance.'
     if message.broker_instance is not None:
@@ -179,7 +179,7 @@ def _matches(message: _Message, table: list[Record]) -> list[tuple[int, list[Rec
 
 
 def _matches_by_question(message: _Message, table: list[Record]) -> list[tuple[int, list[Record]]]:
-    """Returns rule 4 or what follows it, or both where the page is open."""
+    """Returns rule 4 or the rules after it, or both where the page is open."""
     asking = any(route["service_name"] == CONFIGURATION_SERVICE for route in table)
     delayed: list[tuple[int, list[Record]]] = [(4, [])]
     # 'Messages to the configuration service itself skip this rule.' 'After an answer (END) the service is matched once

@@ -19,7 +19,8 @@ _KAFKA_CONFIG = {"session.timeout.ms": "6000"}
 def answer(servers: str, prefix: str, queue: str, hang_after: str) -> None:
     """Answers each message with its own body; prints `answered N` after each receive, which has committed its messages.
 
-    After `hang_after` messages it prints `hanging`, and never commits the last ones. 0: it answers until it is killed.
+    After `hang_after` messages it prints `hanging`, and never commits the last messages. 0: it answers until it is
+    killed.
     """
     total = 0
     with QueueReader(servers, queue, topic_prefix=prefix, kafka_config=_KAFKA_CONFIG) as reader:

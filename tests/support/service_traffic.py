@@ -1,4 +1,4 @@
-"""Conversations of two services that both send, while a test causes faults; and the count of what went wrong."""
+"""Conversations of two services that both send, while a test causes faults; and the count of faults."""
 
 import threading
 from collections import Counter
@@ -14,7 +14,7 @@ CONVERSATIONS = 40
 
 
 class Traffic:
-    """Both sides of some conversations send numbers, as fast as it makes sense beside what is tested.
+    """Both sides of some conversations send numbers, at a rate that leaves time for the tested programs.
 
     Attributes:
         sent: Conversation, and whether the initiator sends -> number of messages.
@@ -25,7 +25,7 @@ class Traffic:
 
         Args:
             scene: The instance of the initiators.
-            random: The source of all that is random.
+            random: The source of randomness.
             far: The instance of the targets; None: the same.
         """
         self._scene, self._far, self._random = scene, far or scene, random
@@ -67,7 +67,7 @@ class Traffic:
         wait_until(is_settled, deadline_s, "all messages")
 
     def faults(self) -> Outcome:
-        """Compares the queues with what was sent."""
+        """Compares the queues with the messages that were sent."""
         lost = invented = repeated = 0
         sides = ((True, self._far, self._far.reserve), (False, self._scene, self._scene.orders))
         for is_initiator, scene, queue in sides:

@@ -1,4 +1,4 @@
-"""A Kafka broker that the workers of a test run share: the first that needs one starts it."""
+"""A Kafka broker that the workers of a test run share: the first worker that needs the broker starts it."""
 
 import fcntl
 import json
@@ -23,7 +23,7 @@ class SharedBroker:
 
 @contextmanager
 def shared_broker(folder: Path) -> Iterator[SharedBroker]:
-    """Gives the run's broker to a worker. The worker that has started it keeps it until no other uses it any more.
+    """Gives the run's broker to a worker. The worker that has started it keeps it until no other worker uses it.
 
     Args:
         folder: The folder of the run. One file in it says where the broker is, and is empty while there is none. Each
@@ -51,7 +51,7 @@ def _wait_for_others(place: TextIO, users: TextIO) -> None:
 
 
 def _is_forgotten(place: TextIO, users: TextIO) -> bool:
-    """Forgets where the broker is, unless another worker uses it. Returns whether it has."""
+    """Forgets where the broker is, unless another worker uses the broker. Returns whether it was forgotten."""
     with _locked(place):
         try:
             fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)

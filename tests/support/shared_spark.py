@@ -84,7 +84,7 @@ _start = threading.Thread.start
 
 
 def _start_in_context(self: threading.Thread) -> None:
-    """Starts a thread that belongs to the same program as the one that starts it."""
+    """Starts a thread that belongs to the same program as the thread that starts it."""
     context, run = copy_context(), self.run
     self.run = lambda: context.run(run)  # type: ignore[method-assign]
     _start(self)

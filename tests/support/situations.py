@@ -1,4 +1,4 @@
-"""The situation of a queue, for tests of what is said about it."""
+"""The situation of a queue, for tests of the sentences about a queue."""
 
 from streaming.core.activation.explanation import Situation
 from streaming.core.activation.queue_monitor import State

@@ -63,7 +63,7 @@ class SparkApplication:
         return self._process.pid
 
     def log(self) -> str:
-        """Returns what Spark itself has logged."""
+        """Returns Spark's own log."""
         return self._log_file.read_text()
 
     def _start(self) -> "subprocess.Popen[str]":

@@ -54,7 +54,7 @@ class Found:
 
 
 def options(command: str, folder: Path, bootstrap_servers: str) -> list[str]:
-    """Returns options with which a command runs until it is stopped, on its own topics, which this creates."""
+    """Returns options with which a command runs until it is stopped, on its own topics, which this function creates."""
     prefix = f"x-{uuid.uuid4().hex[:8]}-"
     queue = f"q-{prefix}"
     Admin(Cluster(bootstrap_servers)).create_topics(Topics(prefix).specs(), partitions=1, replication_factor=1)

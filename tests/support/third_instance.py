@@ -47,11 +47,11 @@ class ThirdInstance(Network):
         self._neighbour.produce(Topics(topic_prefix(receiver)).service_incoming, value, key or b"", headers)
 
     def keys(self) -> list[bytes | None]:
-        """Returns the conversations of what has come to its topic."""
+        """Returns the conversations of the records in its topic."""
         return [each.key() for each in self._neighbour.read(self.topic, 0)]
 
     def go_on(self) -> None:
-        """Takes what has come since, and carries out what follows."""
+        """Takes the records that have come since, and carries out the decisions."""
         self.now_ms = time.time_ns() // 1_000_000
         records = self._neighbour.read(self.topic, 0)
         for each in records[len(self.site.incoming) :]:

@@ -145,7 +145,7 @@ class Scene:
         return found
 
     def decide(self, partition: int, *decisions: Decision, first: int | None = None, **more: Any) -> int:
-        """Writes the next record of decisions; returns its number. `first`: that of its batch, if not its own."""
+        """Writes the next record of decisions; returns its number. `first`: the number of its batch's first record."""
         self.numbers[partition] += 1
         number = self.numbers[partition]
         self.write_decisions(partition, number, decisions, first or number, **more)

@@ -30,7 +30,7 @@ def endpoint(**fields: Any) -> EndpointRow:
 
 
 def transmission(**fields: Any) -> TransmissionRow:
-    """Returns what the initiator of conversation c has sent, unless the fields say something else."""
+    """Returns the held messages of the initiator of conversation c, unless the fields say something else."""
     values: dict[str, Any] = {
         "conversation_id": "c",
         "is_initiator": True,

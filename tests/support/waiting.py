@@ -22,8 +22,8 @@ def wait_until(condition: Callable[[], T], timeout_s: float, what: str) -> T:
 
     Args:
         condition: Called again and again.
-        timeout_s: The time on an idle machine with two cores. On a slower or busier one it is a multiple.
-        what: What is waited for.
+        timeout_s: The time on an idle machine with two cores. On a slower or busier machine, the limit is a multiple.
+        what: The awaited event, for the failure.
     """
     begin_s = time.monotonic()
     limit_s, is_measured = timeout_s, False
