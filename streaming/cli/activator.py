@@ -119,7 +119,7 @@ def status(
 
 
 def _state_directory(context: typer.Context, given: Path) -> Path:
-    """Returns the state directory to show: by default, this folder's, or that of this machine's last activator."""
+    """Returns the state directory to show: by default, this folder's, or the last activator's on this machine."""
     from streaming.daemons.activator.store import has_state
 
     source, last = context.get_parameter_source("state_directory"), runs.last_state_directory()

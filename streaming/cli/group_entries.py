@@ -103,7 +103,7 @@ def problems(
 def of_groups(told: Mapping[str, Sequence[Told]]) -> list[ActivatorRow]:
     """Returns the rows of entries for consumer groups.
 
-    If the activator of a row does not run and its file is on this machine, the topics are those of the file.
+    If the activator of a row does not run and its file is on this machine, the topics come from the file.
 
     Args:
         told: Queue -> the rows of activators about the queue.

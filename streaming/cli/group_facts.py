@@ -21,7 +21,7 @@ _NOT_THERE = (ConsumerGroupState.DEAD, ConsumerGroupState.UNKNOWN)
 
 @dataclass(frozen=True)
 class GroupFacts:
-    """A consumer group.
+    """The facts about a consumer group.
 
     Attributes:
         name: The group's id.

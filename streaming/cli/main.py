@@ -230,7 +230,7 @@ _say_whole_sentences(app)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs a command line, by default that of this process. A user's error becomes one message and exit code 2."""
+    """Runs a command line, by default this process's own. A user's error becomes one message and exit code 2."""
     logs.warn_on_screens()
     try:
         exit_code = app(arguments, standalone_mode=False)

@@ -257,7 +257,7 @@ def _last_batch(program: str) -> str:
 
 @contextmanager
 def told_if_denied(what: str) -> Iterator[None]:
-    """Says on the standard error that a fact is unknown, if Kafka denies the block access."""
+    """Says on the standard error that `what` is unknown if, within the block, Kafka denies access or is too old."""
     try:
         yield
     except (AccessDeniedError, TooOldError) as error:

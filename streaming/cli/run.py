@@ -247,7 +247,7 @@ def _run_query(query: "QueryRun", signals: StopSignals, say_line: Callable[[str]
 
 
 def _require_different() -> None:
-    """Raises UserError if a variable would give two programs the same value of an option."""
+    """Raises UserError if the environment sets an option whose value must differ between the programs."""
     for variable in _DIFFERENT:
         if variable in os.environ:
             raise UserError(

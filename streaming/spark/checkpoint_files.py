@@ -1,4 +1,4 @@
-"""The files of a checkpoint, those of Spark and of this project.
+"""The files of a checkpoint: Spark's files, and this project's files.
 
 They are read and written through Hadoop's file system, so a location on HDFS or in an object store works like a local
 folder.

@@ -108,7 +108,7 @@ def class_path(spark: SparkSession) -> str:
 
 
 def local_jars(fetched: Iterable[Path]) -> list[Path]:
-    """Returns the jars from which a JVM started here loads classes: Spark's own, and those of `spark_jars`."""
+    """Returns the jars from which a JVM started here loads classes: Spark's own jars, and the jars of `spark_jars`."""
     return [*(_SPARK_HOME / "jars").glob("*.jar"), *fetched]
 
 

@@ -19,7 +19,7 @@ from streaming.wire.service_commands import Address, MirroringRole, Name, QueueN
 
 
 class InstanceRow(Struct, forbid_unknown_fields=True):
-    """An instance."""
+    """The row of an instance."""
 
     server_name: str
     addresses: list[Address]
@@ -31,7 +31,7 @@ class InstanceRow(Struct, forbid_unknown_fields=True):
 
 
 class DatabaseRow(Struct, forbid_unknown_fields=True):
-    """A database."""
+    """The row of a database."""
 
     name: Name
     broker_instance: Name | None
@@ -41,7 +41,7 @@ class DatabaseRow(Struct, forbid_unknown_fields=True):
 
 
 class ServiceRow(Struct, forbid_unknown_fields=True):
-    """A service."""
+    """The row of a service."""
 
     name: ServiceName
     database: Name
@@ -49,7 +49,7 @@ class ServiceRow(Struct, forbid_unknown_fields=True):
 
 
 class RouteRow(Struct, forbid_unknown_fields=True):
-    """A route."""
+    """The row of a route."""
 
     name: Name
     database: Name

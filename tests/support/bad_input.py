@@ -123,7 +123,7 @@ def is_valid(record: Record) -> bool | None:
 
 
 def _has_misspelt(fields: dict[str, Any], kind: str) -> bool:
-    """Returns whether the name of an unknown field of a command is nearly that of a known field."""
+    """Returns whether the name of an unknown field of a command is nearly the name of a known field."""
     required, optional = TYPES[Source.COMMANDS][kind]
     known = {"type", "queue", *required, *optional}
     inner = {"status", "procedure_name", "max_queue_readers", "execute_as"}

@@ -161,7 +161,7 @@ class Transport:
 
 
 class World:
-    """The instance.
+    """The instance, with its log, its router and its transports.
 
     Attributes:
         log: All topics.

@@ -176,7 +176,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The monitor's input compared with the records sent, and its output compared with that of the core."""
+    """The monitor's input compared with the records sent, and its output compared with the core's output."""
 
     sent: Values
     given: Values

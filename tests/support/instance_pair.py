@@ -41,7 +41,7 @@ ROUTER_TASKS = {
 
 
 class Pair:
-    """The instances.
+    """The two instances.
 
     Attributes:
         north: Has the database shop with the service ORDERS.

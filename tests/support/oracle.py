@@ -30,7 +30,7 @@ class Oracle:
     Attributes:
         settings: The settings of all queues.
         total: Number of messages that have arrived and are not taken for good, including messages of open transactions.
-        open: (session, transaction) -> messages, until the COMMIT or ROLLBACK, also those of silent sessions.
+        open: (session, transaction) -> messages, until the COMMIT or ROLLBACK, also messages of silent sessions.
         sequence: Sequence of the last activation, or of the last time that the queue was disabled.
         timeout_ms: The time-out T.
         activated_ms: Time of the last activation; None if there was none, or only under an earlier queue monitor.

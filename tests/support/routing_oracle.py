@@ -216,7 +216,7 @@ def _matches_unnamed(message: _Message, table: list[Record]) -> list[tuple[int, 
 
 
 def _choose(message: _Message, rule: int, routes: list[Record]) -> list[Record]:
-    """Returns the results of the first kind of route in which a route can be used, or else those of R2."""
+    """Returns the results of the first kind of route in which a route can be used, or else the results of R2."""
     unmirrored = [route for route in routes if route["mirror_address"] is None]
     # 'In this order: with a mirror address; LOCAL, if a database here has a service of that name; a network address;
     # TRANSPORT.'

@@ -14,7 +14,7 @@ from streaming.wire.topics import Topics
 
 
 def warn(kafka: Cluster, topics: Topics, service: str | None, others: Iterable[str] = ()) -> bool:
-    """Prints a warning if a service does not exist; returns whether it has done so.
+    """Prints a warning if a service does not exist; returns whether it has printed the warning.
 
     A user who may not read the definitions gets no warning.
 

@@ -26,7 +26,7 @@ class NotYetError(Exception):
 
 @dataclass(frozen=True)
 class Answer(Generic[T]):
-    """An answer.
+    """An answer to a question, with the time of its search.
 
     Attributes:
         found: The result of the search.

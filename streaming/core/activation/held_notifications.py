@@ -41,7 +41,7 @@ class ViewRow:
         as_of_ms: When the batch that wrote the row began; NEVER_MS: unknown.
         is_unknown: Whether a consumer group reads the queue, but no observer says whether one more reader would have
             work, because no observer runs or the group rebalances.
-        is_observed: Whether a consumer group reads the queue, and an observer reports on the group or has done so.
+        is_observed: Whether a consumer group reads the queue, and an observer reports, or has reported, on the group.
     """
 
     sequence: int

@@ -1,8 +1,8 @@
 """Answers, without an observer that has watched a group, whether one more reader of the group would have work now.
 
 One look cannot distinguish a backlog from messages that are about to be committed. So further looks find out whether
-the group's members get past the end that each partition had at the first look. If they have not done so after the usual
-time between two commits, messages wait.
+the group's members get past the end that each partition had at the first look. If the members have not got past these
+ends after the usual time between two commits, messages wait.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from streaming.core.observer.verdict import (
 
 @dataclass(frozen=True, slots=True)
 class Answer(Backlog):
-    """An answer about a group. The answer's backlog also counts if the group has members.
+    """An answer about a group, with its backlog. Unlike in a plain `Backlog`, the group may have members.
 
     Attributes:
         is_final: Whether another look would not change the answer.
@@ -84,7 +84,8 @@ class Question:
         return begins
 
     def _waiting(self, group: GroupPicture, begins: dict[Place, int], ends: dict[Place, int]) -> list[Waiting]:
-        """Returns the partitions with a backlog. Those whose readers are past the end of the first look are in time."""
+        """Returns the partitions with a backlog. A partition that was read past the end of the first look is in
+        time."""
         owners, first = group.owners(), self._first_ends
         return [
             Waiting(

@@ -72,7 +72,7 @@ class Report:
 
 @dataclass(slots=True)
 class WatchedGroup:
-    """A group.
+    """A consumer group that an observer watches, with its history.
 
     Attributes:
         settings: The group's settings.

@@ -94,7 +94,7 @@ class Queues:
             step.rows[queue] = None if is_over else self.rows.without_program(queue, entry, refusal)
 
     def take_changed(self, step: Step) -> None:
-        """Takes the changes of the monitors view."""
+        """Decides anew about the queues whose rows of the monitors view have changed."""
         for queue in self.view.take_changed():
             if queue in self.records:
                 self.decide(queue, step)
@@ -142,7 +142,7 @@ class Queues:
             self._due_ms.pop(queue, None)
 
     def exited(self, session_id: str, queue: str, end: Exit, pid: int | None, step: Step) -> None:
-        """Takes the end of a program."""
+        """Notes the end of a program."""
         state = self._state(queue)
         # The messages of a program are to blame only if it has crashed by itself.
         by_itself = end.code is not None and not is_stop_code(end.code) and not state.running[session_id].is_stopping
