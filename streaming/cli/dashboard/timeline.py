@@ -93,7 +93,7 @@ class Timeline:
         If no reader reports, an observer may have reported a further member of the consumer group.
 
         Args:
-            number: The index of the activation, which has requested this reader, unless readers come by themselves.
+            number: The index of the activation. The reader answers this activation, unless readers come by themselves.
         """
         from_ms = self.activations[number][0]
         until_ms = self.activations[number + 1][0] if number + 1 < len(self.activations) else self.until_ms

@@ -9,7 +9,7 @@ _LOOKS_AGAIN = " The monitor looks again with one of its next batches."
 
 
 def headline(now: Situation, quiet_since: str | None, quiet_until: str | None) -> str:
-    """Returns the sentence about a queue.
+    """Returns the sentence about a queue: why a reader is, or is not, started now.
 
     Args:
         now: The facts about the queue.

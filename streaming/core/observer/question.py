@@ -84,8 +84,7 @@ class Question:
         return begins
 
     def _waiting(self, group: GroupPicture, begins: dict[Place, int], ends: dict[Place, int]) -> list[Waiting]:
-        """Returns the partitions with a backlog. A partition that was read past the end of the first look is in
-        time."""
+        """Returns the partitions with a backlog. A partition read past the end of the first look is in time."""
         owners, first = group.owners(), self._first_ends
         return [
             Waiting(

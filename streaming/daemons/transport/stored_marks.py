@@ -71,7 +71,7 @@ class MarksReader(PartitionReader):
             self._refusals[direction] = decode_refusal(value).refusal()
 
     def _at_end(self, end: int) -> Stored | None:
-        """Returns the stored position and refusals. If the reader has begun too late for them, goes further back."""
+        """Returns the stored position and refusals. If the reader has begun after their records, goes back."""
         if self._begin > self._low:
             if self._position is None:
                 self._read_from(end - 10 * (end - self._begin))
