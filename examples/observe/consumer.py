@@ -2,8 +2,8 @@
 
     python examples/observe/consumer.py TOPIC GROUP
 
-It is a plain consumer: it knows nothing of queue-activation, and would be the same without it. If it is asked to stop,
-it finishes its work on the message in hand, so that it commits nothing that it has not done.
+This is a plain consumer, which knows nothing of queue-activation. After Ctrl-C or SIGTERM, the consumer finishes its
+work on the current message, so that it commits only messages whose work is done.
 """
 
 import os

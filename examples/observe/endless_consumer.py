@@ -2,8 +2,8 @@
 
     python examples/observe/endless_consumer.py TOPIC GROUP
 
-Most consumers are like this one. It is started when one more would have work, and goes on running. If it is asked to
-stop, it finishes its work on the messages in hand.
+Most consumers are like this one. The activator starts it when one more consumer would have work, and it then runs on.
+After Ctrl-C or SIGTERM, it finishes its work on the current messages.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Sends messages to a topic, and creates it with four partitions if it is missing.
+"""Sends messages to a topic, and creates the topic with four partitions if it is missing.
 
     python examples/observe/producer.py TOPIC TEXT...
 

@@ -1,7 +1,8 @@
-"""Tells missing routes (dynamic routing): the service SQL/ServiceBroker/BrokerConfiguration, as a reader program.
+"""Creates missing routes (dynamic routing): the service SQL/ServiceBroker/BrokerConfiguration, as a reader program.
 
-Each message asks for a route to a service. The program looks its address up in a file of JSON, {"SERVICE": "ADDRESS"},
-creates a route that lives for an hour, and ends the conversation; with an error, if the file does not have the service.
+Each message asks for a route to a service. The program looks the service's address up in a JSON file,
+{"SERVICE": "ADDRESS"}, creates a route that lives for an hour, and ends the conversation. If the file does not have the
+service, the program ends the conversation with an error.
 
 usage: python examples/services/configuration.py ADDRESSES [QUEUE]
 """
@@ -23,7 +24,7 @@ queue = sys.argv[2] if len(sys.argv) > 2 else "configuration"
 
 
 def tell(database, service, address):
-    """Creates a route in a database, or renews the one that has expired. Returns whether it could."""
+    """Creates a route in a database, or renews an expired route. Returns whether a command succeeded."""
     what = ["--database", database, "--address", address, "--lifetime", "1h"]
     kafka = ["--bootstrap-servers", servers, "--topic-prefix", prefix]
     name = f"to {service}"[:128]

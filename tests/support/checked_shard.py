@@ -117,7 +117,7 @@ class CheckedShard(QueryShard):
     is_moved = False
 
     def __init__(self, number: int, settings: ConversationSettings, instance: Instance) -> None:
-        # Which ones come first of those without messages is left open, so all must be looked at.
+        # The order of conversations without messages is left open, so all must be looked at.
         super().__init__(number, replace(settings, max_looked_at=1_000), instance)
 
     def check(self, batch: Batch, expected: list[Decision], taken: TakenShard) -> None:

@@ -289,7 +289,7 @@ class Simulation:
         numbered = [(delivery.sequence, delivery.kind, body) for delivery, body in got if delivery.sequence is not None]
         messages = [body for _, kind, body in numbered if kind == Kind.MESSAGE]
         sender = self.sites[self.conversations[name][TARGET - side]]
-        # When a lifetime ends, nobody knows what of the last messages has arrived.
+        # When a lifetime ends, no side knows which of the last messages have arrived.
         unknown = {body for body, reason in sender.dead_letters.items() if reason == LIFETIME_EXCEEDED} & {*messages}
         dead = sender.dead_letters.keys() - unknown
         accepted = [body for body in self.said[name, TARGET - side] if body not in dead]

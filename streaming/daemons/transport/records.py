@@ -37,7 +37,7 @@ class RecordReader(PartitionReader):
         """Creates the client. The first `get` connects."""
         # An offset that does not exist is an event of its own, because the record is gone then.
         super().__init__(cluster, topic, partition, "queue-activation-transport-records", reset="error")
-        # The records from offset `_next` on are those in `_ahead`, and then those that the consumer returns.
+        # The records from offset `_next` on are first in `_ahead`, and then come from the consumer.
         self._next: int | None = None
         self._ahead: deque[Message] = deque()
         # The end of the partition, when it was reached last.
