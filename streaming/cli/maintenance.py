@@ -170,7 +170,7 @@ def _print_tasks(programs: list[ProgramRow], how_to_start: Callable[[str], str])
 def is_gone(row: ProgramRow, since_ms: int | None = None) -> bool:
     """Returns whether a program has not written its row for a time, by default _MISSED of its intervals.
 
-    A program that stops in order removes its row. A program that is killed does not.
+    A program that stops as asked removes its row. A program that is killed leaves its row.
     """
     ago_ms = _MISSED * row.interval_ms if since_ms is None else since_ms
     return row.update_time < iso_time(wall_clock.now_ms() - ago_ms)

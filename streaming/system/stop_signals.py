@@ -1,8 +1,8 @@
 """SIGINT and SIGTERM for all programs: the first signal asks a program to stop, the second to hurry.
 
 While a program starts, a signal raises `Stopped` in the main thread. That ends any wait, and closes what was opened. A
-program with an orderly stop calls `StopSignals.only_note` when the order begins to matter. From then on, signals only
-set the flags that its run loop reads.
+program with an orderly stop calls `StopSignals.only_note` once it must not end in the middle of its work. From then on,
+signals only set the flags that its run loop reads.
 
 librdkafka's calls with a time-out do not notice a signal before they return, except `poll` and `flush`. So the main
 thread waits in other calls for at most STEP_S at a time, or uses `threads.within`.

@@ -140,7 +140,7 @@ class SharedProgram:
             raise subprocess.TimeoutExpired(str(self._log_file), timeout_s or 0) from None
 
     def stop(self, timeout_s: float = 10.0) -> int:
-        """Stops the program in order, as SIGTERM does; returns its exit code."""
+        """Stops the program as SIGTERM does; returns its exit code."""
         if self.poll() is None:
             self._application.ask({"stop": self._number})
         return self.wait(timeout_s)
