@@ -102,8 +102,8 @@ class PhantomProbe:
     def _chosen(self, place: Place, begins: set[int]) -> int:
         """Returns the offset from which to test a partition. A record behind the last offset answers for every group.
 
-        So the last offset is best, but an offset that has waited for an answer comes first. Otherwise a group without a
-        backlog, which asks again and again, would delay that offset forever.
+        So the last offset is best, but an offset that has waited for an answer comes first. Otherwise a group at the
+        end of the partition, which asks again and again, would delay that offset forever.
         """
         running, _ = self._asked.get(place, (-1, 0.0))
         return running if running in begins else max(begins, key=lambda begin: ((place, begin) in self._left, begin))

@@ -79,7 +79,7 @@ def to(service: str, address: str, database: str = "msdb", **more: Any) -> Creat
 
 
 def got(site: Site) -> list[str]:
-    """Returns the deliveries to the queues of an instance: numbers of messages, and other kinds."""
+    """Returns the deliveries to the queues of an instance: numbers of messages, and kinds of other deliveries."""
     return [short(delivery) for delivery, _ in site.delivered]
 
 
