@@ -26,6 +26,7 @@ from streaming.daemons.activator.store import About, QueueRecord, Store
 from streaming.errors import UserError
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
+from streaming.system import wall_clock
 from streaming.wire.record_decoders import InvalidRecordError
 from tests.support.waiting import wait_until
 from tests.unit.test_activator_queues import DAY_MS, NOW_MS, Kafka, queues_of
@@ -246,12 +247,53 @@ def test_a_row_of_queue_activators_names_the_group(entry: ProgramEntry | None, q
     assert rows.of(queue, QueueRecord(QueueActivator(entry=text)), {}, NOW_MS).group == group
 
 
+class Clocks:
+    """A view of rows, and the wall clock of the machine, which can be set."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.wall_ms = self.now_ms = NOW_MS
+        monkeypatch.setattr(notifications, "TopicFollower", lambda *_: None)
+        monkeypatch.setattr(wall_clock, "now_ms", lambda: self.wall_ms)
+        self.view = MonitorsView(Cluster("localhost:9092"), "queue-monitors", print)
+
+    def set(self, ahead_ms: int) -> None:
+        """Sets the wall clock. The activator's clock is now ahead of it by `ahead_ms`."""
+        self.wall_ms, self.view.clock_ms = self.now_ms - ahead_ms, ahead_ms
+
+    def row(self, *, written_ms: int) -> ViewRow:
+        """Returns the row after a record has come that a batch wrote at this time of the wall clock."""
+        value = msgspec.json.encode(ROW | {"update_time": iso_time(written_ms)})
+        message: Any = SimpleNamespace(key=lambda: b"orders", value=lambda: value)
+        assert self.view.take(message) == "orders"
+        row = self.view.row("orders")
+        assert row is not None
+        return row
+
+
 def test_rows_are_by_the_clock_of_the_activator_after_the_wall_clock_was_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notifications, "TopicFollower", lambda *_: None)
-    view = MonitorsView(Cluster("localhost:9092"), "queue-monitors", print)
-    view.rows["orders"] = ViewRow(1, "NOTIFIED", 5, as_of_ms=10_000)
-    for ahead_ms, as_of_ms in ((0, 10_000), (100, 10_000), (3_000, 13_000), (-3_000, 7_000)):
-        view.clock_ms = ahead_ms
-        assert (row := view.row("orders")) is not None
-        assert row.as_of_ms == as_of_ms
-    assert view.row("other") is None
+    clocks = Clocks(monkeypatch)
+    for ahead_ms in (0, 100, 3_000, -3_000):
+        clocks.set(ahead_ms)
+        assert clocks.row(written_ms=clocks.wall_ms - 200).as_of_ms == clocks.now_ms - 200
+    assert clocks.view.row("other") is None
+
+
+@pytest.mark.parametrize("ahead_ms", [HOUR_MS, -HOUR_MS])
+def test_a_row_stays_as_old_as_it_is_when_the_wall_clock_is_set_after_it_has_come(
+    monkeypatch: pytest.MonkeyPatch, ahead_ms: int
+) -> None:
+    """Otherwise it seems to show what a program did that has exited since, and views say that it joined nothing."""
+    clocks = Clocks(monkeypatch)
+    row = clocks.row(written_ms=NOW_MS - 200)
+    clocks.set(ahead_ms)
+    assert clocks.view.row("orders") == row
+
+
+def test_a_row_from_before_the_wall_clock_was_set_back_is_from_no_later_instant_than_its_arrival(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clocks = Clocks(monkeypatch)
+    clocks.set(HOUR_MS)
+    row = clocks.row(written_ms=NOW_MS)
+    assert (row.as_of_ms, row.idle_since_ms) == (NOW_MS, NOW_MS - 300_000)
+    assert not row.shows(NOW_MS + 10_000)

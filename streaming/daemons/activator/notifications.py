@@ -19,6 +19,7 @@ from streaming.kafka.clients import Cluster
 from streaming.kafka.group_member import leave
 from streaming.kafka.latest_rows import LatestRows
 from streaming.kafka.topic_follower import Start, TopicFollower, end_offset
+from streaming.system import wall_clock
 from streaming.system.stop_signals import GRACE_S, is_asked
 from streaming.system.threads import within
 from streaming.wire import notifications
@@ -36,8 +37,6 @@ _MAX_NOTIFICATIONS = 500
 _MAX_ROWS = 10_000
 _PROBE_INTERVAL_S = 5.0
 _PROBE_TIMEOUT_S = 0.5
-# A smaller difference of the clocks does not matter.
-_CLOCK_STEP_MS = 500
 
 
 class _MonitorRow(Struct):
@@ -222,7 +221,7 @@ class MonitorsView(LatestRows[ViewRow]):
         Raises:
             UserError: The topic is missing, or Kafka cannot be reached.
         """
-        super().__init__("row of a queue monitor", decode_row, say)
+        super().__init__("row of a queue monitor", self._decode, say)
         self._follower = TopicFollower(cluster, [topic], Start.BEGINNING)
 
     def read_to_end(self) -> None:
@@ -243,8 +242,7 @@ class MonitorsView(LatestRows[ViewRow]):
 
     def row(self, queue: str) -> ViewRow | None:
         """Returns the queue's row, by the activator's clock; None if the queue has no row."""
-        row = self.rows.get(queue)
-        return row if row is None or abs(self.clock_ms) < _CLOCK_STEP_MS else row.moved(self.clock_ms)
+        return self.rows.get(queue)
 
     def observed(self) -> set[str]:
         """Returns the queues that stand for consumer groups."""
@@ -253,6 +251,15 @@ class MonitorsView(LatestRows[ViewRow]):
     def close(self) -> None:
         """Stops reading."""
         self._follower.__exit__(None, None, None)
+
+    def _decode(self, message: Message) -> tuple[str, ViewRow | None]:
+        """Converts a row to the activator's clock when the row comes: the wall clock may be set later."""
+        queue, row = decode_row(message)
+        if row is None:
+            return queue, None
+        # The time of a row from before the wall clock was set back may be yet to come.
+        early_ms = min(0, wall_clock.now_ms() - row.as_of_ms)
+        return queue, row.moved(self.clock_ms + early_ms)
 
 
 def decode_row(message: Message) -> tuple[str, ViewRow | None]:
