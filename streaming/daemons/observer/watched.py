@@ -50,8 +50,17 @@ class Watched:
 
     def is_new_hint(self, text: str) -> bool:
         """Notes a sentence. Returns whether it is new. Sentences that differ only in numbers count as the same."""
-        key = "".join(character for character in text if not character.isdigit())
-        if key in self.hints:
-            return False
-        self.hints.add(key)
-        return True
+        is_new = not self.takes_back(text)
+        self.hints.add(_without_digits(text))
+        return is_new
+
+    def takes_back(self, text: str) -> bool:
+        """Forgets a sentence that is no longer true. Returns whether it was printed."""
+        key = _without_digits(text)
+        was_printed = key in self.hints
+        self.hints.discard(key)
+        return was_printed
+
+
+def _without_digits(text: str) -> str:
+    return "".join(character for character in text if not character.isdigit())

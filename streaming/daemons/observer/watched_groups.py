@@ -79,7 +79,7 @@ class WatchedGroups:
             self._tell_of_commits(name, before[name], each.picture)
             if each.picture.state is GroupState.EMPTY and not each.topics():
                 self._hint(each, name, "has committed nothing: name its topics in its entry, with `topics`")
-        self._test(due)
+        self._test(due, is_full)
         self._empty.look(self._by_name)
         self._looked_ms = begin_ms if is_full else self._looked_ms
         self._count(due)
@@ -123,17 +123,27 @@ class WatchedGroups:
                 each.group.phantoms.forget(topic)
         self._looks.see_logs(new, self._logs)
 
-    def _test(self, due: dict[str, Watched]) -> None:
-        """Tests the backlogs that may be phantoms."""
+    def _test(self, due: dict[str, Watched], is_full: bool) -> None:
+        """Tests the backlogs that may be phantoms. Only a full look tests again what the user might not read before."""
+        again = {name: each for name, each in due.items() if is_full and each.group.phantoms.is_denied}
+        for each in again.values():
+            self._look_again(each, is_denied=False)
         to_test = {name: each.found.to_test for name, each in due.items() if each.found is not None}
         found = self._probe.test(to_test, _PROBE_S)
         self._counts.probes += len(found)
         for name, tested in found.items():
             each = due[name]
             each.group.phantoms.probed(tested.place, tested.result)
-            again = each.group.look(each.picture, self._logs, monotonic_ms())
-            each.found = replace(again, received=each.found.received if each.found is not None else 0)
+            self._look_again(each, is_denied=each.group.phantoms.is_denied)
             self._tell_of_test(each, name, tested)
+        for name, each in again.items():
+            if name not in found or (each.found is not None and each.found.to_test):
+                self._look_again(each, is_denied=True)  # until all of its backlog is tested
+
+    def _look_again(self, each: Watched, *, is_denied: bool) -> None:
+        each.group.phantoms.is_denied = is_denied
+        again = each.group.look(each.picture, self._logs, monotonic_ms())
+        each.found = replace(again, received=each.found.received if each.found is not None else 0)
 
     def _reports(self, due: dict[str, Watched]) -> list[tuple[str, Report]]:
         reports = []
@@ -169,9 +179,13 @@ class WatchedGroups:
 
     def _tell_of_test(self, each: Watched, name: str, tested: Tested) -> None:
         place, result = tested.place, tested.result
+        denied = f"may not read {place[0]}, so offsets without content count as messages"
         if result.is_denied:
-            self._hint(each, name, f"may not read {place[0]}, so offsets without content count as messages")
-        elif result.found is None:
+            self._hint(each, name, denied)
+            return
+        if each.takes_back(denied):
+            self._say(f"{name}: may read {place[0]} now, so offsets without content no longer count as messages")
+        if result.found is None:
             self._counts.phantoms += 1
             self._hint(each, name, f"{place_name(place)} holds only offsets without content from {result.begin} on")
 
