@@ -89,7 +89,7 @@ class Held:
         blocked: The last blocking reason that was reported.
         post_time: When the monitor wrote the notification.
         retry_ms: When the activator tries again after it has given up the notification.
-        behind_ms: Since when the activator has found the view to be older than the last exit; FOREVER_MS for never.
+        behind_ms: Since when the activator has found the view to be older than the last exit; FOREVER_MS: it is not.
         has_row: Whether the view has shown the queue since the notification came.
         is_shown: Whether the view has shown the activation.
         is_gone: Whether the queue was dropped. Then the view no longer shows the activation or, for an old

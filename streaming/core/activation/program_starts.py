@@ -370,6 +370,7 @@ class QueueActivator:
         # An observer takes some time to see a commit. If none looks, no later row comes.
         shown_by_ms = self.ended.at_ms + (SETTLE_MS if row.is_observed and not row.is_unknown else 0)
         if row.shows(shown_by_ms):
+            held.behind_ms = FOREVER_MS
             return False
         held.behind_ms = min(held.behind_ms, now_ms)
         return now_ms < held.behind_ms + AWAY_MS

@@ -93,6 +93,22 @@ def test_further_exits_do_not_lengthen_the_wait(policy: Policy) -> None:
     assert queue.state.held is None, "a program was started for it"
 
 
+def test_a_monitor_that_has_shown_an_exit_is_waited_for_anew_after_the_next_one() -> None:
+    """Otherwise the second program is not given the time to be shown, and the next one may be started in vain."""
+    queue, exit_ms = exited_while_held(ONE)
+    queue.policy = replace(ONE, min_programs=1)
+    queue.after(SETTLE_MS)
+    assert [*queue.state.running], "a program for `min` keeps the notification waiting"
+    shown(queue, 2, exit_ms + SETTLE_MS)
+    queue.after(AWAY_MS)
+    queue.policy = ONE
+    queue.exit(next(iter(queue.state.running)))
+    second_exit_ms = queue.now_ms
+    assert queue.after(SETTLE_MS) == []
+    assert blocked(queue) == WAITS
+    assert queue.now_ms + queue.next_in_ms() == second_exit_ms + AWAY_MS
+
+
 def test_without_an_observer_the_first_row_after_the_exit_decides() -> None:
     """No later row would come."""
     queue, exit_ms = exited_while_held(OF_GROUP)
