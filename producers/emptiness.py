@@ -12,7 +12,7 @@ from streaming.kafka.access import AccessDeniedError, RightMissingError
 from streaming.kafka.admin import EARLIEST, LATEST, Admin
 from streaming.kafka.clients import Cluster
 from streaming.kafka.errors import NO_COORDINATOR, NO_LEADER, NOBODY_ANSWERS, kafka_error
-from streaming.kafka.group_coordinator import COORDINATOR_TIMEOUT_S, committed
+from streaming.kafka.group_coordinator import committed
 
 # A waiting reader cannot receive while it asks Kafka, so it must not wait long for a broker that does not answer.
 QUESTION_TIMEOUT_S = 2.0
@@ -132,9 +132,8 @@ class EmptinessProbe:
         return {answer.partition: max(answer.offset, first[answer.partition]) for answer in answers}
 
     def _members(self) -> int:
-        client = self._admin.client_for_groups()  # the coordinator has just answered `_group_positions`
-        futures = client.describe_consumer_groups([self._consumer_group], request_timeout=COORDINATOR_TIMEOUT_S)
-        return len(client.result(futures[self._consumer_group]).members)
+        # The coordinator has just answered `_group_positions`.
+        return len(self._admin.client_for_groups().group(self._consumer_group).members)
 
     def _answer(self, future: "Future[T]") -> T:
         return self._admin.client.result(future, lost_after_s=2 * QUESTION_TIMEOUT_S)

@@ -13,7 +13,7 @@ from streaming.errors import UserError
 from streaming.kafka.access import denial
 from streaming.kafka.admin import ADMIN_TIMEOUT_S, Admin
 from streaming.kafka.clients import Cluster
-from streaming.kafka.group_coordinator import COORDINATOR_TIMEOUT_S
+from streaming.kafka.patience import COORDINATOR_TIMEOUT_S
 
 NOT_SEEN = "does not exist, or this user may not see it"
 _NOT_THERE = (ConsumerGroupState.DEAD, ConsumerGroupState.UNKNOWN)
@@ -109,15 +109,14 @@ def _look(admin: Admin, name: str) -> tuple[str | None, int, set[str]]:
     """Returns a group's state, its number of members, and the topics that members read or the group has committed."""
     client = admin.client_for_group(name)
     try:
-        (future,) = client.describe_consumer_groups([name], request_timeout=COORDINATOR_TIMEOUT_S).values()
-        group = client.result(future)
+        group = client.group(name)
     except KafkaException as error:
         if error.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
             raise
         return None, 0, set()
     asked = [ConsumerGroupTopicPartitions(name)]
     (future,) = client.list_consumer_group_offsets(asked, request_timeout=COORDINATOR_TIMEOUT_S).values()
-    committed = {each.topic for each in client.result(future).topic_partitions}
+    committed = {each.topic for each in client.result(future, COORDINATOR_TIMEOUT_S).topic_partitions}
     read = {place.topic for each in group.members if each.assignment for place in each.assignment.topic_partitions}
     state = None if group.state in _NOT_THERE else group.state.name.capitalize()
     return state, len(group.members), read or committed

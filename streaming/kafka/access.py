@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicCollection
 from confluent_kafka.admin import AclOperation, AdminClient
 
 from streaming.errors import UserError
-from streaming.kafka.patience import Wait
+from streaming.kafka.patience import COORDINATOR_TIMEOUT_S, REQUEST_TIMEOUT_S, Wait
 from streaming.system.documents import document
 
 # Topic -> the operations that a client needs on it.
@@ -160,11 +160,26 @@ class WatchfulAdmin(AdminClient):
         """Returns why the last connection failed; None if no connection has failed."""
         return self._denials.no_connection
 
-    def result(self, future: "Future[T]", lost_after_s: float = _LOST_AFTER_S) -> T:
+    def group(self, group_id: str, *, with_rights: bool = False) -> Any:
+        """Returns the description of a consumer group, whose coordinator must have answered before.
+
+        Args:
+            group_id: The group.
+            with_rights: Whether the description has the rights of this client on the group.
+
+        The errors are those of `result`.
+        """
+        (future,) = self.describe_consumer_groups(
+            [group_id], request_timeout=COORDINATOR_TIMEOUT_S, include_authorized_operations=with_rights
+        ).values()
+        return self.result(future, COORDINATOR_TIMEOUT_S)
+
+    def result(self, future: "Future[T]", timeout_s: float = REQUEST_TIMEOUT_S, lost_after_s: float | None = None) -> T:
         """Returns the answer to a request. The request's own time-out bounds the wait.
 
         Args:
             future: The answer.
+            timeout_s: The request's time-out, for the sentence about a long wait.
             lost_after_s: The time after which no answer will come. If Kafka stands still while a request begins,
                 librdkafka 2.16.1 may never end the request.
 
@@ -172,8 +187,8 @@ class WatchfulAdmin(AdminClient):
             AccessDeniedError: Kafka does not let this client in.
             KafkaException: The answer is an error, or the request is lost.
         """
-        wait = Wait(self._servers)
-        end_s = time.monotonic() + lost_after_s
+        wait = Wait(self._servers, timeout_s)
+        end_s = time.monotonic() + (_LOST_AFTER_S if lost_after_s is None else lost_after_s)
         while True:
             try:
                 answer = future.result(_POLL_INTERVAL_S)
@@ -218,18 +233,15 @@ def partitions_of(admin: WatchfulAdmin, rights: Rights, timeout_s: float) -> dic
     return partitions
 
 
-def check_group(admin: WatchfulAdmin, group_id: str, timeout_s: float) -> None:
+def check_group(admin: WatchfulAdmin, group_id: str) -> None:
     """Checks that the client may be a member of a consumer group. The group's coordinator must have answered before.
 
     Raises:
         AccessDeniedError: Kafka does not let the client into the group.
         KafkaException: Kafka does not answer.
     """
-    (future,) = admin.describe_consumer_groups(
-        [group_id], request_timeout=timeout_s, include_authorized_operations=True
-    ).values()
     try:
-        allowed = admin.result(future).authorized_operations
+        allowed = admin.group(group_id, with_rights=True).authorized_operations
     except (RightMissingError, KafkaException) as error:
         # A RightMissingError comes from `error_cb`, sooner than the answer, and does not name the group.
         if isinstance(error, KafkaException) and error.args[0].code() != KafkaError.GROUP_AUTHORIZATION_FAILED:

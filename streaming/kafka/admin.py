@@ -14,7 +14,7 @@ from streaming.kafka.access import Rights, WatchfulAdmin, check_group, denial, p
 from streaming.kafka.bootstrap_servers import listening
 from streaming.kafka.clients import Cluster
 from streaming.kafka.errors import NO_LEADER, NOBODY_ANSWERS
-from streaming.kafka.group_coordinator import COORDINATOR_TIMEOUT_S, committed, wait_for_coordinator
+from streaming.kafka.group_coordinator import committed, wait_for_coordinator
 from streaming.kafka.patience import REQUEST_TIMEOUT_S
 from streaming.system import hints
 from streaming.system.documents import document
@@ -188,7 +188,7 @@ class Admin:
             UserError: Kafka refuses.
         """
         with suppress(KafkaException):
-            check_group(self.client_for_group(group_id), group_id, COORDINATOR_TIMEOUT_S)
+            check_group(self.client_for_group(group_id), group_id)
 
     def members(self, group_id: str, timeout_s: float) -> list[GroupMember]:
         """Returns the members of a consumer group, or an empty list if there is no such group.
@@ -201,9 +201,7 @@ class Admin:
             UserError: Kafka cannot be reached, or refuses.
         """
         try:
-            client = self.client_for_group(group_id, timeout_s)
-            (future,) = client.describe_consumer_groups([group_id], request_timeout=COORDINATOR_TIMEOUT_S).values()
-            members = client.result(future).members
+            members = self.client_for_group(group_id, timeout_s).group(group_id).members
         except KafkaException as error:
             raise self._explained(error) from None
         return [

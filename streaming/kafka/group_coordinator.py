@@ -24,8 +24,6 @@ _ANY = TopicPartition("any", 0)
 # Otherwise Kafka would answer only after the end of each transaction that is committing offsets of the group.
 _WITHOUT_OPEN_TRANSACTIONS = {"isolation.level": "read_uncommitted"}
 _PAUSE_S = 0.05
-# The time-out of a request of the admin client to a coordinator that has just answered.
-COORDINATOR_TIMEOUT_S = 60.0
 
 
 def wait_for_coordinator(cluster: Cluster, group_id: str, timeout_s: float) -> None:

@@ -33,7 +33,6 @@ from streaming.kafka.admin import Admin
 from streaming.kafka.broker_clock import monotonic_ms
 from streaming.kafka.clients import Cluster
 from streaming.kafka.group_commits import GroupCommits
-from streaming.kafka.group_coordinator import COORDINATOR_TIMEOUT_S
 from streaming.kafka.kept_offsets import KeptOffsets
 
 _NO_ANSWER_CODE = -1
@@ -124,10 +123,8 @@ class GroupLooks:
     def _consumer_picture(self, name: str, committed: Any) -> GroupPicture:
         if committed is None:
             return _NO_ANSWER
-        client = self._admin.client_for_groups()
-        (future,) = client.describe_consumer_groups([name], request_timeout=COORDINATOR_TIMEOUT_S).values()
         try:
-            found = client.result(future)
+            found = self._admin.client_for_groups().group(name)
         except (KafkaException, UserError):
             return _NO_ANSWER
         members = tuple(map(_consumer_member, found.members))

@@ -25,12 +25,12 @@ def admin() -> Admin:
 def test_coordinators_of_groups_are_asked_by_new_clients(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[WatchfulAdmin] = []
 
-    def result(client: WatchfulAdmin, future: "Future[object]") -> object:
+    def result(client: WatchfulAdmin, future: "Future[object]", _: float) -> object:
         asked.append(client)
         return future.result()
 
     monkeypatch.setattr("streaming.kafka.admin.wait_for_coordinator", lambda *_: None)
-    monkeypatch.setattr("streaming.kafka.admin.COORDINATOR_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("streaming.kafka.access.COORDINATOR_TIMEOUT_S", 0.2)
     monkeypatch.setattr(WatchfulAdmin, "result", result)
     for _ in range(2):
         with pytest.raises(UserError, match="cannot be reached"):

@@ -6,12 +6,14 @@ import socket
 import socketserver
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from streaming.errors import UserError
-from streaming.kafka import last_records, patience, topic_follower, transactions
+from streaming.kafka import access, last_records, patience, topic_follower, transactions
+from streaming.kafka.access import WatchfulAdmin
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
 from streaming.kafka.group_coordinator import wait_for_coordinator
@@ -176,6 +178,19 @@ def test_what_is_answered_again_and_is_lost_again_is_told_again(
 def test_a_command_says_it_on_the_standard_error(closed: str, caplog: pytest.LogCaptureFixture) -> None:
     run_command("queues", "--bootstrap-servers", closed, code=2)
     assert len(said(caplog)) == 1
+
+
+def test_a_request_to_a_coordinator_says_how_long_it_may_take(
+    caplog: pytest.LogCaptureFixture, silent: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(access, "_LOST_AFTER_S", 0.7)
+    monkeypatch.setattr(Admin, "client_for_group", lambda admin, *_: admin.client)
+    lost: dict[str, Future[object]] = {"g": Future()}
+    monkeypatch.setattr(WatchfulAdmin, "describe_consumer_groups", lambda *_, **__: lost)
+    with pytest.raises(UserError):
+        Admin(Cluster(silent)).members("g", 1.0)
+    (line,) = said(caplog)
+    assert re.search(r" up to (59|60) s more$", line)
 
 
 def test_a_refused_connection_is_told_sooner_than_silence(
