@@ -60,7 +60,7 @@ def queues(as_json: Json = False, *, place: Place) -> None:
     times = [row["update_time"] for row in rows]
     monitor = introduce(kafka, topics, "monitor", as_json=as_json, file=file, times=times)
     present = look(kafka, topics, rows, monitor, file)
-    present = replace(present, unwatched=frozenset(row["queue"] for row in group_entries.removed(rows, told)))
+    present = replace(present, unwatched=frozenset(group_entries.removed(rows, told)))
     finders = () if as_json else (activators.problems, group_entries.problems)
     troubles = [line for find in finders for line in find(kafka, topics, rows, told)]
     nobody = "no queues yet: the monitor knows a queue from its first arrival, receive or command on"

@@ -48,8 +48,8 @@ class MissingTopic:
         )
 
 
-def removed(view: Iterable[dict[str, Any]], told: Mapping[str, Sequence[Told]]) -> list[dict[str, Any]]:
-    """Returns the rows of the consumer groups that no entry names any more and no observer reports.
+def removed(view: Iterable[dict[str, Any]], told: Mapping[str, Sequence[Told]]) -> dict[str, dict[str, Any]]:
+    """Returns queue -> row of the consumer groups that no entry names any more and no observer reports.
 
     An activator must have written a row that says that it has no entry for the group's queue. An activator without such
     a row may have an entry with a pattern that the queue matches.
@@ -59,7 +59,7 @@ def removed(view: Iterable[dict[str, Any]], told: Mapping[str, Sequence[Told]]) 
         told: Queue -> the rows of activators about the queue.
     """
     silent = [row for row in view if (seen := observed(row)) is not None and seen.silent_since is not None]
-    return [row for row in silent if is_without_entry(told.get(row["queue"], ()))]
+    return {row["queue"]: row for row in silent if is_without_entry(told.get(row["queue"], ()))}
 
 
 def is_without_entry(told: Iterable[Told]) -> bool:
@@ -93,7 +93,7 @@ def problems(
         told: Queue -> the rows of activators about the queue.
     """
     lost = removed(view, told)
-    lines = [f"{queue_names([row['queue'] for row in lost])}: {without_entry(lost)}"] if lost else []
+    lines = [f"{queue_names([*lost])}: {without_entry([*lost.values()])}"] if lost else []
     with suppress(UserError):  # `diagnose` says so
         missing = missing_topics(kafka, topics, told)
         lines += [f"{queue_names([each.queue])}: {each.problem}" for each in missing[:_MOST]]

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from streaming.cli import activators, group_facts, presence, tables
+from streaming.cli import activators, group_entries, group_facts, presence, tables
 from streaming.cli.activators import Told, absence
 from streaming.cli.diagnosis import queue_faults
 from streaming.cli.diagnosis.queue_faults import faults, observer_faults
@@ -210,7 +210,9 @@ class TestObservers:
     ) -> list[Fault]:
         monkeypatch.setattr(Admin, "members", lambda *_: [GroupMember(None, "observer", "host-1", 1)] * members)
         monkeypatch.setattr(group_facts, "may_have_work", lambda _kafka, name: name in with_work)
-        return [*observer_faults(rows, Cluster("localhost:1"), Topics("p-"), told)]
+        topics, removed = Topics("p-"), group_entries.removed(rows, told)
+        file = activators.file_of(topics, told)
+        return [*observer_faults(rows, removed, Cluster("localhost:1"), topics, file)]
 
     def test_they_are_not_activated_while_none_runs(self, monkeypatch: pytest.MonkeyPatch) -> None:
         [fault] = self.find(monkeypatch, 0, row(), row("group", "INACTIVE", 0, members=0))

@@ -55,8 +55,8 @@ def find(kafka: Cluster, topics: Topics, told: dict[str, list[Told]]) -> Iterato
             yield Fault("program down", "activator", sentence)
         told = activators.excused(told, down_groups)
     # `observer_faults` tells that these have no entry.
-    lost = {row["queue"] for row in group_entries.removed(view, told)}
-    if rows := [row for row in view if _is_of_interest(row, lost)]:
+    removed = group_entries.removed(view, told)
+    if rows := [row for row in view if _is_of_interest(row, removed)]:
         waiting = {row["queue"] for row in rows if row["state"] == "NOTIFIED"} & told.keys()
         told |= activators.with_starts(kafka, topics, {queue: told[queue] for queue in waiting})
         is_asked = not begins and any(activators.has_nobody(row, told) for row in rows)
@@ -64,7 +64,7 @@ def find(kafka: Cluster, topics: Topics, told: dict[str, list[Told]]) -> Iterato
         monitor, host = own_programs.may_run(kafka, topics, "monitor"), None if down is None else False
         yield from faults(rows, told, nobody, Present(monitor, host, stopping=stopping))
     if not own_programs.starting(kafka, topics, "observer"):
-        yield from observer_faults(view, kafka, topics, told)
+        yield from observer_faults(view, removed, kafka, topics, activators.file_of(topics, told))
     yield from _of_unseen_groups(view, told, kafka)
     yield from _of_missing_topics(told, kafka, topics)  # last, because this user may not be allowed to look
 
@@ -105,28 +105,32 @@ def _without_host(view: Iterable[dict[str, Any]], kafka: Cluster, topics: Topics
 
 
 def observer_faults(
-    view: Sequence[dict[str, Any]], kafka: Cluster, topics: Topics, told: Mapping[str, Sequence[Told]]
+    view: Sequence[dict[str, Any]],
+    removed: Mapping[str, dict[str, Any]],
+    kafka: Cluster,
+    topics: Topics,
+    file: str | None,
 ) -> Iterator[Fault]:
     """Yields the faults of the observer on which queues depend, and of queues that no observer watches any more.
 
     Args:
         view: Rows of the monitors view.
+        removed: Queue -> row of the consumer groups that no observer watches any more.
         kafka: The cluster.
         topics: The topics.
-        told: Queue -> the rows of activators about the queue.
+        file: The activators' file, if it is known.
 
     Raises:
         UserError: Kafka cannot be reached, or denies access.
     """
     seen = {row["queue"]: (one, row["unread_messages"]) for row in view if (one := observed(row)) is not None}
     missing = [name for name, (one, unread) in seen.items() if one.is_missing(unread)]
-    removed = {row["queue"]: row for row in group_entries.removed(view, told)}
     quiet = [name for name in removed if name not in missing][:_MAX_REMOVED]
     needed = {*missing, *(name for name in quiet if group_facts.may_have_work(kafka, name))}
     if lost := [name for name in removed if name in needed]:
         yield Fault("no reader", queue_names(lost), without_entry([removed[name] for name in lost]))
     watched = [name for name in seen if name not in removed]
-    which, file = f" ({queue_names(watched)})" if watched else "", activators.file_of(topics, told)
+    which = f" ({queue_names(watched)})" if watched else ""
     down = own_programs.absence(kafka, topics, "observer", which, file) if watched else None
     if down is not None:
         yield Fault("program down", "observer", down)
