@@ -20,7 +20,6 @@ from streaming.system.documents import document
 # Topic -> the operations that a client needs on it.
 Rights = Mapping[str, Collection[AclOperation]]
 
-_WHERE = f"See {document('security.md')} for the ACLs that each command needs"
 _ADVICE = {
     KafkaError._AUTHENTICATION: (
         "Kafka rejects this user name or password. Check sasl.jaas.config and sasl.mechanism in the file of "
@@ -31,14 +30,12 @@ _ADVICE = {
         "the certificate that signed the broker's certificate, and that --bootstrap-servers has a host name for which "
         "the broker's certificate was issued"
     ),
-    KafkaError.TOPIC_AUTHORIZATION_FAILED: f"Kafka does not grant this user a required right on a topic. {_WHERE}",
-    KafkaError.GROUP_AUTHORIZATION_FAILED: f"Kafka does not grant this user its consumer group. {_WHERE}",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "Kafka does not grant this user a required right on a topic",
+    KafkaError.GROUP_AUTHORIZATION_FAILED: "Kafka does not grant this user its consumer group",
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: (
-        f"Kafka does not grant this user the transactional ids that begin with queue-activation-. {_WHERE}"
+        "Kafka does not grant this user the transactional ids that begin with queue-activation-"
     ),
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED: (
-        f"Kafka does not grant this user a required right on the cluster. {_WHERE}"
-    ),
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "Kafka does not grant this user a required right on the cluster",
 }
 _NOT_LET_IN = (KafkaError._AUTHENTICATION, KafkaError._SSL)
 
@@ -81,11 +78,10 @@ class RightMissingError(AccessDeniedError):
 
 def denial(error: KafkaError) -> AccessDeniedError | None:
     """Returns an error for the user if Kafka's error is a refusal; None otherwise."""
-    advice = _ADVICE.get(error.code())
-    if advice is None:
+    if error.code() not in _ADVICE:
         return None
     kind = AccessDeniedError if error.code() in _NOT_LET_IN else RightMissingError
-    return kind(f"{advice}. ({error.str()})")
+    return kind(f"{_advice(error.code())}. ({error.str()})")
 
 
 class MayBeDenied:
@@ -113,7 +109,16 @@ class MayBeDenied:
 def java_denial(text: str) -> AccessDeniedError | None:
     """Returns an error for the user if the text of a failure in the JVM names a refusal of Kafka; None otherwise."""
     found = _JAVA_DENIAL.search(text)
-    return None if found is None else AccessDeniedError(f"{_ADVICE[_JAVA_ERRORS[found[1]]]}. ({found[2]})")
+    return None if found is None else AccessDeniedError(f"{_advice(_JAVA_ERRORS[found[1]])}. ({found[2]})")
+
+
+def _advice(code: int) -> str:
+    return _ADVICE[code] if code in _NOT_LET_IN else _with_document(_ADVICE[code])
+
+
+def _with_document(sentence: str) -> str:
+    # The document's path depends on the working directory, which may change.
+    return f"{sentence}. See {document('security.md')} for the ACLs that each command needs"
 
 
 class Denials:
@@ -262,4 +267,4 @@ def _require_none(lacking: list[str]) -> None:
 
 def missing_rights(names: Iterable[str]) -> str:
     """Returns the sentence about rights that a user lacks, such as `Describe on topic orders`."""
-    return f"Kafka does not grant this user {', '.join(names)}. {_WHERE}"
+    return _with_document(f"Kafka does not grant this user {', '.join(names)}")

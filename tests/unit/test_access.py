@@ -1,11 +1,21 @@
 """Kafka's refusals of a client: the errors that count as refusals, and messages that say what to change."""
 
+from pathlib import Path
+
 import pytest
 from confluent_kafka import KafkaError
 from confluent_kafka.admin import AclOperation
 
 from streaming.errors import UserError
-from streaming.kafka.access import AccessDeniedError, Denials, RightMissingError, denial, java_denial, rights
+from streaming.kafka.access import (
+    AccessDeniedError,
+    Denials,
+    RightMissingError,
+    denial,
+    java_denial,
+    missing_rights,
+    rights,
+)
 from streaming.kafka.errors import ClientRefusedError, ClientUnusableError, unusable
 
 LET_IN = {
@@ -29,6 +39,15 @@ def test_a_refusal_says_what_to_change_and_what_kafka_said(code: int) -> None:
     assert ("docs/security.md" in str(denied)) == (code in RIGHTS)
     assert "(Kafka's words)" in str(denied)
     assert "\n" not in str(denied)
+
+
+@pytest.mark.parametrize("code", RIGHTS)
+def test_the_document_is_named_from_the_present_working_directory(
+    code: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for error in (denial(KafkaError(code)), missing_rights(["Read on topic t"])):
+        assert f"See {Path(__file__).parents[2] / 'docs' / 'security.md'} for the ACLs" in str(error)
 
 
 @pytest.mark.parametrize("code", [KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._TRANSPORT])
