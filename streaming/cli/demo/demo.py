@@ -30,6 +30,7 @@ class DemoQueue:
         partitions: The partitions of its topic: the most readers that can receive at a time.
         max_queue_readers: The most tasks at a time under internal activation; None: external activation.
         work_s: The time that a reader works on a message, in seconds.
+        bursts: The seconds after the beginning at which bursts begin.
         sendings: (second, messages): seconds after the beginning, and the number of messages that are sent then.
     """
 
@@ -37,7 +38,8 @@ class DemoQueue:
     partitions: int
     max_queue_readers: int | None
     work_s: float
-    sendings: tuple[tuple[float, int], ...]
+    bursts: tuple[float, ...] = ()
+    sendings: tuple[tuple[float, int], ...] = ()
 
     @property
     def procedure_name(self) -> str | None:
@@ -51,15 +53,15 @@ class DemoQueue:
 
 
 # One reader is too slow for a burst. But where readers start slowly, it has read all before a second one comes. So a
-# burst goes on, with MORE messages whenever fewer than FEW are left, until two readers have received some.
-BURST, FEW, MORE = 70, 15, 20
+# burst of FIRST messages goes on, with MORE whenever fewer than FEW are left, until two readers have received some.
+FIRST, FEW, MORE = 70, 15, 20
 _LOOK_S = 0.25
 # Bursts, a trickle, and single messages after quiet times. In between, no reader runs.
 QUEUES = (
-    DemoQueue("orders", 2, None, 0.15, ((1.0, BURST), (34.0, BURST))),
-    DemoQueue("payments", 2, 2, 0.15, ((3.0, BURST), (38.0, 20))),
-    DemoQueue("invoices", 1, None, 0.05, ((4.0, 1), (7.0, 1), (10.0, 1), (13.0, 1), (40.0, 3), (46.0, 3))),
-    DemoQueue("alerts", 1, 1, 0.05, ((8.0, 1), (26.0, 1), (50.0, 1))),
+    DemoQueue("orders", 2, None, 0.15, bursts=(1.0, 34.0)),
+    DemoQueue("payments", 2, 2, 0.15, bursts=(3.0,), sendings=((38.0, 20),)),
+    DemoQueue("invoices", 1, None, 0.05, sendings=((4.0, 1), (7.0, 1), (10.0, 1), (13.0, 1), (40.0, 3), (46.0, 3))),
+    DemoQueue("alerts", 1, 1, 0.05, sendings=((8.0, 1), (26.0, 1), (50.0, 1))),
 )
 TOPICS = Topics()
 # Messages of one conversation group stay in order and in one partition.
@@ -107,13 +109,14 @@ class _Sender(Actor):
         self._producer = QueueProducer(cluster.bootstrap_servers)
 
     def _act(self) -> None:
-        sendings = sorted((at_s, queue.name, count) for queue in QUEUES for at_s, count in queue.sendings)
+        bursts = [(at_s, queue.name, FIRST, True) for queue in QUEUES for at_s in queue.bursts]
+        others = [(at_s, queue.name, count, False) for queue in QUEUES for at_s, count in queue.sendings]
         begin_s = time.monotonic()
         with self._producer:
-            for at_s, queue, count in sendings:
+            for at_s, queue, count, is_burst in sorted(bursts + others):
                 while (left_s := begin_s + at_s - time.monotonic()) > 0:
                     self._go_on(left_s)
-                if count == BURST:
+                if is_burst:
                     self._story.begin_burst(queue)
                 self._send(queue, count)
             while self._story.open_bursts():
