@@ -135,9 +135,11 @@ def rest_instants_ms(last_run_ms: int, policy: Policy) -> tuple[int, int]:
 
 def why_rest_is_over(policy: Policy) -> str:
     """Returns why a program is started although nothing is unread."""
+    rest_ms = policy.longest_rest_ms
+    least_ms = rest_ms - rest_ms // _PARTS_OF_REST  # a consumer may have run since `last_run_ms` was updated
     return (
-        f"no consumer of the group was seen for {_duration(policy.longest_rest_ms)}, and Kafka forgets the offsets of "
-        "a group that stays empty (`offsets.retention.minutes`)"
+        f"no consumer of the group was seen for at least {_duration(least_ms)}, and Kafka forgets the offsets of a "
+        "group that stays empty (`offsets.retention.minutes`)"
     )
 
 

@@ -121,11 +121,23 @@ class TestIdleStop:
 class TestRest:
     @pytest.mark.parametrize(
         ("rest_ms", "said"),
-        [(90 * SECOND, "90 s"), (150 * SECOND, "2.5 min"), (8 * HOUR, "8 h"), (1_000 * 24 * HOUR, "1000 d")],
+        [(100 * SECOND, "90 s"), (200 * SECOND, "3 min"), (8 * HOUR, "7.2 h"), (1_000 * 24 * HOUR, "900 d")],
     )
     def test_its_reason_has_the_time_in_a_unit_that_can_be_read(self, rest_ms: int, said: str) -> None:
         why = running_programs.why_rest_is_over(replace(RESTS, longest_rest_ms=rest_ms))
-        assert f"was seen for {said}, and Kafka forgets" in why
+        assert f"was seen for at least {said}, and Kafka forgets" in why
+
+    def test_its_reason_does_not_count_the_time_in_which_a_consumer_ran(self) -> None:
+        """The time at which a consumer last ran is kept only roughly."""
+        queue = Queue(RESTS)
+        queue.activate(1)
+        queue.row = ViewRow(1, "INACTIVE", 0)
+        queue.after(40 * MINUTE)
+        queue.exit("id-1")
+        exit_ms = queue.now_ms
+        [start] = queue.after(7 * HOUR + 20 * MINUTE)
+        assert queue.now_ms - exit_ms >= 7.2 * HOUR
+        assert "was seen for at least 7.2 h," in start.why
 
     def test_a_program_is_started_before_kafka_forgets_the_offsets(self) -> None:
         queue = Queue(RESTS)
@@ -136,8 +148,8 @@ class TestRest:
         [start] = queue.after(1)
         assert (start.action, start.notification_id) == (Action.START, None)
         assert start.why == (
-            "no consumer of the group was seen for 8 h, and Kafka forgets the offsets of a group that stays empty "
-            "(`offsets.retention.minutes`)"
+            "no consumer of the group was seen for at least 7.2 h, and Kafka forgets the offsets of a group "
+            "that stays empty (`offsets.retention.minutes`)"
         )
         assert actions(queue.exit(str(start.session_id))) == ["exited"]
         assert queue.after(8 * HOUR - 1) == []
@@ -197,7 +209,7 @@ class TestRest:
         assert (queue.decide(), queue.after(1_000 * HOUR)) == ([], [])
         queue.policy = replace(RESTS, longest_rest_ms=40 * SECOND)
         assert (queue.decide(), queue.after(39 * SECOND)) == ([], [])
-        assert queue.after(SECOND)[0].why.startswith("no consumer of the group was seen for 40 s, and Kafka")
+        assert queue.after(SECOND)[0].why.startswith("no consumer of the group was seen for at least 36 s, and Kafka")
 
 
 class TestNobodyJoins:
