@@ -241,11 +241,11 @@ class QueueActivator:
 
     def _look_for_receive(self, row: ViewRow | None, policy: Policy, now_ms: int) -> None:
         """Notes whether a reader has received since the last activation; if not, since when messages are unread."""
-        if (row is None or row.is_unknown) and self.nobody_joined:
-            self.silent_ms = self.unanswered_ms = FOREVER_MS  # `nobody_joined` stays certain
-            return
-        if row is None or not row.is_silent or row.has_committed or row.is_unknown:
-            self._has_received()
+        is_answered = row is not None and (not row.is_silent or row.has_committed)
+        if row is None or row.is_unknown or is_answered:
+            if is_answered or not self.nobody_joined:
+                self._has_received()
+            self.silent_ms = self.unanswered_ms = FOREVER_MS  # `nobody_joined` stays certain without an answer
             return
         self.nobody_joined |= running_programs.are_in_vain(self.exits_without_receive, self.ended, policy, row)
         is_unread = row.unread > 0 and not (policy.is_of_group and row.members > 0)

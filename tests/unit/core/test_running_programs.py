@@ -282,9 +282,10 @@ class TestNobodyJoins:
     @pytest.mark.parametrize(
         "row", [ViewRow(1, "RECEIVES_OCCURRING", 5), ViewRow(1, "NOTIFIED", 5, has_committed=True)]
     )
-    def test_what_was_certain_is_over_once_a_program_has_joined(self, row: ViewRow) -> None:
+    @pytest.mark.parametrize("is_unknown", [False, True], ids=["stable", "rebalancing"])
+    def test_what_was_certain_is_over_once_a_program_has_joined(self, row: ViewRow, is_unknown: bool) -> None:
         queue = self.certain()
-        queue.row = row
+        queue.row = replace(row, is_unknown=is_unknown)
         queue.decide()
         assert (queue.state.nobody_joined, queue.state.exits_without_receive) == (False, 0)
 
