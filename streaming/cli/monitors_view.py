@@ -35,8 +35,8 @@ STATES = {
     "RECEIVES_OCCURRING": "there are messages; one more reader is requested when it would have work",
     "queue OFF": "no notification is written, and no task is started",
     "no monitor": "no notification can be written, and no task can be started",
+    _UNWATCHED: "whether its consumer group has messages or readers is unknown",
 }
-_MEANINGS = STATES | {_UNWATCHED: "whether its consumer group has messages or readers is unknown"}
 # Their meanings if no monitor runs.
 _PAST = {
     "INACTIVE": "there was nothing to receive",
@@ -54,11 +54,11 @@ def view(rows: list[dict[str, Any]], troubles: Iterable[str] = (), present: Pres
         troubles: The sentences about faults of activators.
         present: The programs that run.
     """
-    states = {_state(row, present) for row in rows}
+    states = {shown_state(row, present) for row in rows}
     return Group(
         table(rows, present),
         Text(),
-        *(Sentence(f"{state}: {_meaning(state, rows, present)}", "dim") for state in _MEANINGS if state in states),
+        *(Sentence(f"{state}: {_meaning(state, rows, present)}", "dim") for state in STATES if state in states),
         *([Sentence(_DUE, "dim")] if any(_next_check(row, present) == "due" for row in rows) else []),
         *([Sentence(f"?: {UNCERTAIN}", "yellow")] if any(row.get("is_count_uncertain") for row in rows) else []),
         *([Sentence(_one_more(present), "dim")] if any(map(observed, rows)) else []),
@@ -74,12 +74,12 @@ def meaning(state: str, *, is_now: bool) -> str:
         state: The name of the state.
         is_now: Whether the state is current. Otherwise the program that wrote the state does not run.
     """
-    return (_MEANINGS if is_now else _MEANINGS | _PAST).get(state, "")
+    return (STATES if is_now else STATES | _PAST).get(state, "")
 
 
 def _meaning(state: str, rows: list[dict[str, Any]], present: Present) -> str:
     """Returns the meaning of a state for the rows with that state. Some of the rows may be old."""
-    are_late = {is_late(row, present) for row in rows if _state(row, present) == state}
+    are_late = {is_late(row, present) for row in rows if shown_state(row, present) == state}
     now, past = (meaning(state, is_now=present.monitor and is_now) for is_now in (True, False))
     if are_late == {True, False} and now != past:
         return f"{now}; of a consumer group whose members are unknown, {past}"
@@ -177,18 +177,23 @@ def _narrow_table(rows: list[dict[str, Any]], present: Present) -> RecordTable:
     return RecordTable(columns_of_rows, cells, gap=2, narrower=RecordTable(of_names, lists))
 
 
-def _state(row: dict[str, Any], present: Present) -> str:
+def shown_state(row: dict[str, Any], present: Present) -> str:
     """Returns the name of the state. The row of a queue that is no longer watched has an outdated state."""
     return _UNWATCHED if row["queue"] in present.unwatched else state_name(row)
 
 
 def _state_cell(row: dict[str, Any], present: Present) -> Text:
-    state = _state(row, present)
+    state = shown_state(row, present)
     return cell(state, _STATE_STYLES.get(state, "red"))
 
 
 def _unread_cell(row: dict[str, Any], present: Present) -> Text:
-    return Text("unknown", "yellow") if row["queue"] in present.unwatched else Text(unread_count(row))
+    return Text(shown_unread(row, present), "yellow" if row["queue"] in present.unwatched else "")
+
+
+def shown_unread(row: dict[str, Any], present: Present) -> str:
+    """Returns the count of unread messages as the view shows it."""
+    return "unknown" if row["queue"] in present.unwatched else unread_count(row)
 
 
 def _readers_cell(row: dict[str, Any], present: Present) -> Text:

@@ -2,14 +2,18 @@
 
 import asyncio
 import re
+import threading
 import time
+from queue import SimpleQueue
 
 import msgspec
 import pytest
+from msgspec import structs
 from starlette.requests import Request
 from starlette.types import Message
 
-from streaming.cli.dashboard import server
+from streaming.cli import activators, presence
+from streaming.cli.dashboard import live_view, server
 from streaming.cli.dashboard.activations import of_notification
 from streaming.cli.dashboard.group_map import GroupMap
 from streaming.cli.dashboard.pages import QueuePages, _answer
@@ -24,10 +28,12 @@ from streaming.core.observer.pictures import GroupState
 from streaming.core.observer.question import Answer as FinalAnswer
 from streaming.core.observer.verdict import Verdict
 from streaming.core.times import iso_time
+from streaming.kafka.admin import Admin
 from streaming.kafka.group_looks import GroupKind
 from streaming.system import wall_clock
 from streaming.wire.notifications import Activation
 from tests.support.dashboards import HOSTILE, NAMES, Answer, RowsInMemory, activation, application_of, ask, row
+from tests.unit.test_told_activators import ROW, told
 
 FUTURE = "9998-01-01T00:00:00.000Z"
 SOON_S = 10.0
@@ -106,6 +112,74 @@ def test_readers_at_work_are_counted_for_each_queue_and_for_all() -> None:
     ]
     totals = "1 task, 3 members of consumer groups, 1 waiting in RECEIVE"
     assert f"Readers: {totals}." in text
+
+
+def test_readers_and_states_that_no_program_keeps_up_to_date_are_unknown_and_never_zero() -> None:
+    rows = [
+        row("group", members=0, unread_messages=0, state="INACTIVE"),
+        row("other", members=2, unread_messages=0, state="INACTIVE"),
+        row("payments", max_queue_readers=2, is_activation_enabled=True, tasks_running=1),
+    ]
+    view = RowsInMemory(rows)
+    view.present = Present(observer=False, host=False)
+    view.warnings = ["no observer is in the consumer group"]
+    text = shown(view)
+    assert re.findall(r'data-label="Readers"><span>([^<]*)', text) == [
+        "0 waiting in RECEIVE, tasks requested 1 of 2",
+        "members of the group unknown",
+        "members of the group unknown",
+    ]
+    assert "Readers: 1 task, members of 2 consumer groups unknown, 0 waiting in RECEIVE." in text
+    assert "no observer is in the consumer group" in text
+    view.present = Present(observer=True, unwatched=frozenset({"group"}))
+    text = shown(view)
+    assert "Readers: 1 task, 2 members of consumer groups, members of 1 consumer group unknown" in text
+    assert '<span class="state not-watched">not watched</span>' in text
+    assert "whether its consumer group has messages or readers is unknown" in text
+    assert re.findall(r'data-label="Unread" class="number">([^<]*)', text)[1:] == ["unknown", "0"]
+    assert names(shown(view, "/?state=not+watched")) == ["group"]
+
+
+def test_the_page_of_queues_looks_for_the_programs_that_its_rows_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = told(structs.replace(ROW, queue="group", entry=None))
+    monkeypatch.setattr(Admin, "members", lambda _self, _group, _timeout_s: [])
+    monkeypatch.setattr(activators, "read", lambda *_: {"group": [gone]})
+    watched = row("group", members=0, unread_messages=0, observer_silent_since="2026-01-31T12:00:00.000Z")
+    view = RowsInMemory([watched, row("payments", max_queue_readers=2, is_activation_enabled=True)])
+    monkeypatch.setattr(presence, "stopping_hosts", lambda *_: frozenset())
+    view.look_around(view.monitors())
+    assert view.present == Present(observer=False, host=False, unwatched=frozenset({"group"}))
+    assert [each.partition(" is in")[0] for each in view.warnings] == ["no host", "no observer"]
+    view.look_around([row("orders")])
+    assert (view.present, view.warnings) == (Present(), [])
+
+
+def test_programs_are_looked_for_only_while_kafka_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(live_view, "_ROWS_EVERY_S", 0.01)
+    monkeypatch.setattr(live_view, "_LOOK_EVERY_S", 0.01)
+    view, looks = RowsInMemory([row("orders")]), SimpleQueue[list[dict[str, object]]]()
+    silent_since: list[int | None] = [0]
+    asked = SimpleQueue[None]()
+
+    def silent_since_ms() -> int | None:
+        asked.put(None)
+        return silent_since[0]
+
+    monkeypatch.setattr(view.contact, "silent_since_ms", silent_since_ms)
+    monkeypatch.setattr(view, "look_around", looks.put)
+    thread = threading.Thread(target=view._watch_programs)
+    thread.start()
+    try:
+        for _ in range(3):
+            asked.get(timeout=SOON_S)
+        assert looks.empty()
+        silent_since[0] = None
+        assert [each["queue"] for each in looks.get(timeout=SOON_S)] == ["orders"]
+    finally:
+        view._is_stopped.set()
+        thread.join(SOON_S)
 
 
 def test_without_groups_and_tasks_only_readers_that_wait_are_counted() -> None:

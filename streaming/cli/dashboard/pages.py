@@ -17,8 +17,9 @@ from streaming.cli.dashboard.pictures import SPARK_MS, picture, sparkline
 from streaming.cli.dashboard.server import Page, Part
 from streaming.cli.dashboard.table_pages import paged
 from streaming.cli.dashboard.timeline import Timeline, timeline
-from streaming.cli.monitor_rows import observed, state_name
-from streaming.cli.monitors_view import STATES
+from streaming.cli.monitor_rows import observed
+from streaming.cli.monitors_view import STATES, shown_state, shown_unread
+from streaming.cli.present import Present
 from streaming.core.numbers import plural
 from streaming.system import wall_clock
 
@@ -34,7 +35,7 @@ _YET = (
 )
 _SORTS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "queue": lambda row: row["queue"],
-    "state": lambda row: (state_name(row), row["queue"]),
+    "state": lambda row: (row["shown_state"], row["queue"]),
     "unread": lambda row: (-row["unread_messages"], row["queue"]),
     "readers": lambda row: (-row["tasks_waiting"] - (row.get("members") or 0), row["queue"]),
     "activations": lambda row: (-row["activation_sequence"], row["queue"]),
@@ -64,9 +65,11 @@ class QueuePages:
         """Returns the page of queues: all, or the results of a search, sorted, a hundred at a time."""
         search, state, sort = query.get("search", ""), query.get("state", ""), query.get("sort", "unread")
         sort = sort if sort in _SORTS else "unread"
-        rows = self._view.monitors()
-        states = Counter(map(state_name, rows))
-        found = [row for row in rows if search.casefold() in row["queue"].casefold() and state in ("", state_name(row))]
+        present = self._view.present
+        rows = [row | {"shown_state": shown_state(row, present)} for row in self._view.monitors()]
+        states = Counter(row["shown_state"] for row in rows)
+        found = [row for row in rows if search.casefold() in row["queue"].casefold()]
+        found = [row for row in found if state in ("", row["shown_state"])]
         found.sort(key=_SORTS[sort])
         page = paged(found, query.get("page"))
         until_ms = self._view.contact.silent_since_ms() or wall_clock.now_ms()
@@ -80,15 +83,20 @@ class QueuePages:
             "meanings": {state: meaning for state, meaning in STATES.items() if state in states},
         }
         form = {"search": search, "state": state, "sort": sort, "sorts": list(_SORTS), "states": list(STATES)}
-        totals = {"states": states, "all": len(rows), "chosen": state, "readers": _all_readers(rows)}
-        parts = [Part("summary", "states.html", totals), Part("queues", "queues.html", values)]
+        totals = {"states": states, "all": len(rows), "chosen": state, "readers": _all_readers(rows, present)}
+        parts = [
+            Part("summary", "states.html", totals),
+            Part("warnings", "warnings.html", {"warnings": self._view.warnings}),
+            Part("queues", "queues.html", values),
+        ]
         return Page("Queues", parts, "queues_form.html", form)
 
     def _queue_row(self, row: dict[str, Any], until_ms: int) -> dict[str, Any]:
         last = self._view.last_activation(row["queue"])
         return row | {
             "spark": sparkline(self._view.unread(row["queue"]), until_ms),
-            "readers": _readers(row),
+            "unread": shown_unread(row, self._view.present),
+            "readers": _readers(row, self._view.present),
             "reason": last.reason if last is not None and last.sequence == row["activation_sequence"] else None,
         }
 
@@ -152,22 +160,28 @@ def _answer(facts: queue_facts.QueueFacts) -> dict[str, Any]:
     return {"row": facts.row, "sentence": queue_show.headline_of(facts), "since": queue_show.since(facts)}
 
 
-def _readers(row: Mapping[str, Any]) -> str:
+def _readers(row: Mapping[str, Any], present: Present) -> str:
     """Returns the readers of a queue by their kind: members of the queue's group, readers that wait, and tasks."""
-    seen = observed(row)
+    seen = observed(row, present)
     parts = [f"{row['tasks_waiting']:,} waiting in RECEIVE" if seen is None else f"{seen.members:,} in the group"]
+    if seen is not None and seen.is_late(row["unread_messages"]):
+        parts = ["members of the group unknown"]
     if row["max_queue_readers"] is not None:
-        parts.append(f"tasks {row['tasks_running']:,} of {row['max_queue_readers']:,}")
+        requested = "requested " if present.is_without_host else ""
+        parts.append(f"tasks {requested}{row['tasks_running']:,} of {row['max_queue_readers']:,}")
     return ", ".join(parts)
 
 
-def _all_readers(rows: Sequence[Mapping[str, Any]]) -> str:
+def _all_readers(rows: Sequence[Mapping[str, Any]], present: Present) -> str:
     """Returns the sentence about the readers of all queues. A task that waits in RECEIVE counts twice."""
-    seen = [each.members for each in map(observed, rows) if each is not None]
+    groups = [(seen, row["unread_messages"]) for row in rows if (seen := observed(row, present)) is not None]
+    members = [seen.members for seen, unread in groups if not seen.is_late(unread)]
     counts = []
     if any(row["max_queue_readers"] is not None for row in rows):
         counts.append(plural(sum(row["tasks_running"] for row in rows), "task"))
-    if seen:
-        counts.append(f"{plural(sum(seen), 'member')} of consumer groups")
+    if members:
+        counts.append(f"{plural(sum(members), 'member')} of consumer groups")
+    if unknown := len(groups) - len(members):
+        counts.append(f"members of {plural(unknown, 'consumer group')} unknown")
     counts.append(f"{sum(row['tasks_waiting'] for row in rows):,} waiting in RECEIVE")
     return f"Readers: {', '.join(counts)}."
