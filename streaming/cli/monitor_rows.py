@@ -54,12 +54,13 @@ def queue_names(queues: Sequence[str]) -> str:
 def without_entry(rows: Sequence[Mapping[str, Any]]) -> str:
     """Returns the sentence about the rows of queues of consumer groups that no entry names any more."""
     first = min((since for row in rows if (since := row.get("observer_silent_since"))), default=None)
-    since = "" if first is None else f" since {instant_and_age(first)}"
-    its_group, it, has = ("its consumer group", "it", "has watched" if since else "watches")
+    its_group, it, which = "its consumer group", "it", ""
     if len(rows) > 1:
-        its_group, it, has, since = "their consumer groups", "them", "watches", f" any more, the first one{since}"
+        its_group, it, which = "their consumer groups", "them", " of the first one"
+    # An observer reports only groups with members or messages, so it may have watched a group after its last report.
+    last = "" if first is None else f". The last report{which} was at {instant_and_age(first)}"
     return (
-        f"no entry of the activator's file names {its_group}, so nobody {has} {it}{since}. Later messages are not "
+        f"no entry of the activator's file names {its_group}, so nobody watches {it}{last}. New messages are not "
         f"counted, and no reader is requested: {or_drop([str(row['queue']) for row in rows])}"
     )
 

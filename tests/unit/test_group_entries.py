@@ -62,21 +62,21 @@ def test_a_group_that_no_entry_names_any_more_is_named_with_what_to_do() -> None
     [line] = problems(KAFKA, TOPICS, [row("old"), row("readers")], told(NO_ENTRY))
     since, _, rest = line.partition(" (")
     assert since == (
-        "queue old: no entry of the activator's file names its consumer group, so nobody has watched it since "
-        "2026-01-02 03:04:05 UTC"
+        "queue old: no entry of the activator's file names its consumer group, so nobody watches it. The last report "
+        "was at 2026-01-02 03:04:05 UTC"
     )
     assert rest.partition(")")[2] == (
-        ". Later messages are not counted, and no reader is requested: add one, or drop what is not needed any more: "
+        ". New messages are not counted, and no reader is requested: add one, or drop what is not needed any more: "
         "`queue-activation queue drop old`"
     )
 
 
-def test_of_several_such_groups_it_is_said_since_when_the_first_one_is_not_watched() -> None:
+def test_of_several_such_groups_the_oldest_of_the_last_reports_is_told() -> None:
     others = msgspec.structs.replace(NO_ENTRY, queue="older")
     rows = [row("old"), row("older", observer_silent_since="2026-01-01T03:04:05.678Z")]
     [line] = problems(KAFKA, TOPICS, rows, told(NO_ENTRY, others))
     assert line.startswith("2 queues: old, older: no entry of the activator's file names their consumer groups, so ")
-    assert "nobody watches them any more, the first one since 2026-01-01 03:04:05 UTC (" in line
+    assert "nobody watches them. The last report of the first one was at 2026-01-01 03:04:05 UTC (" in line
     assert line.endswith("`queue-activation queue drop QUEUE`")
 
 

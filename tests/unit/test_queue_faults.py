@@ -247,10 +247,10 @@ class TestObservers:
         lost, stuck = self.find(monkeypatch, 1, row("orders", **self.SILENT), row("old", **self.SILENT), told=told)
         assert (lost.kind, lost.where) == ("no reader", "queue old")
         assert lost.problem.startswith(
-            "no entry of the activator's file names its consumer group, so nobody has watched it since "
+            "no entry of the activator's file names its consumer group, so nobody watches it. The last report was at "
         )
         assert lost.problem.endswith(
-            "Later messages are not counted, and no reader is requested: add one, or drop what is not needed any more: "
+            "New messages are not counted, and no reader is requested: add one, or drop what is not needed any more: "
             "`queue-activation queue drop old`"
         )
         assert (stuck.kind, stuck.where) == ("program stuck", "observer")

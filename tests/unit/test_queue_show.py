@@ -218,7 +218,9 @@ def test_a_group_whose_topic_does_not_exist_gets_no_promise() -> None:
 
 
 def test_a_group_that_no_entry_names_any_more_gets_no_promise() -> None:
-    no_entry = "No entry of the activator's file names its consumer group, so nobody has watched it since 2026-01-02 "
+    no_entry = (
+        "No entry of the activator's file names its consumer group, so nobody watches it. The last report was at "
+    )
     for row in (IDLE, SILENT):
         for entry, is_running, is_told in ((None, True, True), ("orders", True, False), (None, False, False)):
             told = [Told(msgspec.structs.replace(TOLD, entry=entry), is_running, 0)]
