@@ -2,6 +2,7 @@
 
 import os
 import socket
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -315,12 +316,15 @@ def test_what_keeps_an_activator_from_starting_a_program(more: dict[str, object]
             ],
         ),
         (
-            {"unanswered_since": NOW, "programs": [RUNS], "log_file": None},
+            {"unanswered_since": "2025-11-21T12:57:00.000Z", "programs": [RUNS], "log_file": None},
             [
-                "nobody had called RECEIVE since 2025-11-21 13:00:00 UTC. See docs/guide/reporting.md. For a plain "
-                "consumer, name its `group` in the entry instead: docs/guide/consumer-groups.md"
+                "process 7 ran, and nobody had called RECEIVE since 2025-11-21 12:57:00 UTC. See "
+                "docs/guide/reporting.md. For a plain consumer, name its `group` in the entry instead: "
+                "docs/guide/consumer-groups.md"
             ],
         ),
+        ({"unanswered_since": NOW, "programs": [RUNS]}, []),
+        ({"unanswered_since": "2025-11-21T12:57:00.000Z", "programs": [ProgramRow(8, NOW)]}, []),
         ({"exits_without_receive": 1, "last_exit": ExitRow(NOW, "exit code 0"), "group": "g"}, []),
         (
             {
@@ -349,6 +353,18 @@ def test_what_was_wrong_when_an_activator_that_is_gone_last_wrote(
     more: dict[str, object], sentences: list[str]
 ) -> None:
     assert words.past_troubles(msgspec.structs.replace(ROW, **more), NOW) == sentences
+
+
+@pytest.mark.parametrize("group", [None, "g"])
+@pytest.mark.parametrize("told", [words.troubles, words.past_troubles])
+def test_the_same_advice_about_programs_without_visible_work_is_given_once(
+    told: Callable[[ActivatorRow, str], list[str]], group: str | None
+) -> None:
+    in_vain = {"exits_without_receive": 3, "nobody_joined": True, "unanswered_since": "2025-11-21T12:57:00.000Z"}
+    row = msgspec.structs.replace(ROW, **in_vain, programs=[RUNS], group=group, log_file=None)
+    exited, runs = told(row, NOW)
+    assert exited.endswith("?")
+    assert runs.endswith("docs/guide/consumer-groups.md")
 
 
 def test_what_is_held_and_what_runs() -> None:

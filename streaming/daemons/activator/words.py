@@ -123,19 +123,19 @@ def _is_another_try(row: ActivatorRow, now: str) -> bool:
     return is_tried and (is_recent or not any(program.start_time <= long_ago for program in row.programs))
 
 
-def in_vain(row: ActivatorRow, now: str) -> Iterator[str]:
+def in_vain(row: ActivatorRow, now: str, *, is_past: bool = False) -> Iterator[str]:
     """Yields the questions about programs that have exited, or run for long, without visible work.
 
     Args:
         row: The row.
-        now: The time, ISO 8601.
+        now: The time, ISO 8601; of an activator that no longer runs, when it wrote the row.
+        is_past: Whether the row's activator no longer runs.
     """
-    if row.nobody_joined:
-        yield without_receive(row)
-    if row.group is not None:
-        yield from _joins_nothing(row)
-    else:
-        yield from _reads_nothing(row, now)
+    running = _joins_nothing if row.group is not None else _reads_nothing
+    questions = [*([without_receive(row)] if row.nobody_joined else []), *running(row, now, is_past=is_past)]
+    for question in questions[:-1]:  # the last one has the same advice
+        yield question.removesuffix(_advice(row))
+    yield from questions[-1:]
 
 
 def oldest(row: ActivatorRow) -> ProgramRow:
@@ -143,28 +143,30 @@ def oldest(row: ActivatorRow) -> ProgramRow:
     return min(row.programs, key=lambda program: program.start_time)
 
 
-def _joins_nothing(row: ActivatorRow, *, is_past: bool = False) -> Iterator[str]:
+def _joins_nothing(row: ActivatorRow, _now: str, *, is_past: bool) -> Iterator[str]:
     """Yields the question about the oldest program, if no member has joined the group within `startup_grace`."""
     if row.unanswered_since is None or not row.programs:
         return
     runs, has = ("ran", "had") if is_past else ("runs", "has")
     yield (
         f"process {oldest(row).pid} {runs}, and the observer {has} seen nobody join the consumer group {row.group} "
-        f"since {instant_utc(row.unanswered_since)}: does it consume with this `group.id`? See {_consumer_groups()}"
+        f"since {instant_utc(row.unanswered_since)}: does it consume with this `group.id`?{_advice(row)}"
     )
 
 
-def _reads_nothing(row: ActivatorRow, now: str) -> Iterator[str]:
+def _reads_nothing(row: ActivatorRow, now: str, *, is_past: bool) -> Iterator[str]:
     """Yields the question about programs that run for long, although the monitor got no report of a RECEIVE."""
     if row.unanswered_since is None:
         return
     long_ago = _before(now, LONG_MS)
     pids = [str(program.pid) for program in row.programs if program.start_time < long_ago]
     if pids and row.unanswered_since < long_ago:
-        one, many = "does it report, does it hang, or has it", "do they report, do they hang, or have they"
-        who, ask = (f"process {pids[0]} runs", one) if len(pids) == 1 else (f"processes {', '.join(pids)} run", many)
+        who, run, ask = f"process {pids[0]}", "runs", "does it report, does it hang, or has it"
+        if len(pids) > 1:
+            who, run, ask = f"processes {', '.join(pids)}", "run", "do they report, do they hang, or have they"
+        run, has, ask = (run, "has", f": {ask} been busy for that long?") if not is_past else ("ran", "had", ".")
         since = instant_utc(row.unanswered_since)
-        yield f"{who}, and nobody has called RECEIVE since {since}: {ask} been busy for that long? {_how_to_report()}"
+        yield f"{who} {run}, and nobody {has} called RECEIVE since {since}{ask}{_advice(row)}"
 
 
 def _before(now: str, duration_ms: int) -> str:
@@ -191,26 +193,21 @@ def _past_of_programs(row: ActivatorRow, at: str) -> Iterator[str]:
         yield f"it had given up after {_crashes_with_last(row)}"
     elif row.crashes and (row.backoff_until is not None or _is_another_try(row, at)):
         yield f"there had been {_crashes_with_last(row)}"
-    if row.nobody_joined:
-        yield without_receive(row)
-    if row.group is not None:
-        yield from _joins_nothing(row, is_past=True)
-    elif row.unanswered_since is not None and row.programs:
-        yield f"nobody had called RECEIVE since {instant_utc(row.unanswered_since)}. {_how_to_report()}"
+    yield from in_vain(row, at, is_past=True)
 
 
 def without_receive(row: ActivatorRow) -> str:
     """Returns the question about programs that have exited with success, but without visible work."""
     if row.group is None:
         return (
-            f"{row.exits_without_receive} readers in a row exited without a RECEIVE: does the program report? "
-            f"{_how_to_report()}"
+            f"{row.exits_without_receive} readers in a row exited without a RECEIVE: does the program report?"
+            f"{_advice(row)}"
         )
     count = row.exits_without_receive
     programs, they = ("1 program", "does it") if count == 1 else (f"{count} programs in a row", "do they")
     return (
         f"{programs} exited, and the observer has seen nobody join the consumer group {row.group} or commit in it: "
-        f"{they} consume with this `group.id`? See {_consumer_groups()}"
+        f"{they} consume with this `group.id`?{_advice(row)}"
     )
 
 
@@ -272,10 +269,10 @@ def _crashes_with_last(row: ActivatorRow) -> str:
     return f"{_crashes(row)}: {row.last_exit.how}, the last one at {instant_utc(row.last_exit.at)}"
 
 
-def _how_to_report() -> str:
-    plain = f"For a plain consumer, name its `group` in the entry instead: {_consumer_groups()}"
-    return f"See {document('guide/reporting.md')}. {plain}"
-
-
-def _consumer_groups() -> str:
-    return document("guide/consumer-groups.md")
+def _advice(row: ActivatorRow) -> str:
+    """Returns the advice that follows a question about programs without visible work, after a blank."""
+    groups = document("guide/consumer-groups.md")
+    if row.group is not None:
+        return f" See {groups}"
+    plain = f"For a plain consumer, name its `group` in the entry instead: {groups}"
+    return f" See {document('guide/reporting.md')}. {plain}"
