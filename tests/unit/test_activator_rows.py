@@ -384,6 +384,9 @@ def test_what_is_held_and_what_runs() -> None:
     assert words.limits(ROW) == []
     [why] = words.limits(limited)
     assert why == "max is 3, but the queue's topic has 2 partitions: one more program would never get a message"
+    for most in (None, 1, 2):
+        not_limited = msgspec.structs.replace(limited, max=most)
+        assert (words.most_of(not_limited), words.limits(not_limited)) == (most, []), "none, or another entry by now"
     both = (
         "2 programs run (at most 2): process 1 since 2025-11-21 13:00:00 UTC, process 2 since 2025-11-21 13:10:00 UTC"
     )

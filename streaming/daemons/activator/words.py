@@ -42,13 +42,15 @@ def last_end(row: ActivatorRow) -> list[str]:
 
 
 def most_of(row: ActivatorRow) -> int | None:
-    """Returns the limit of programs that run at a time."""
-    return row.max if row.partitions is None else row.partitions
+    """Returns the limit of programs that run at a time; None without an entry."""
+    return row.max if row.max is None or row.partitions is None else min(row.max, row.partitions)
 
 
 def limits(row: ActivatorRow) -> list[str]:
     """Returns why fewer programs than `max` run at a time, if they are fewer."""
-    if row.partitions is None:
+    most = most_of(row)
+    # The row of a queue whose entry was removed has the partitions of before.
+    if row.partitions is None or most is None or most == row.max:
         return []
     return [
         f"max is {row.max}, but the queue's topic has {plural(row.partitions, 'partition')}: one more program "
