@@ -21,6 +21,8 @@ FILE_WIDTH = 200
 _READABLE = 24
 # The values without information.
 _NOTHING = ("", "-")
+# Before the lines of a value that begins below its name.
+_INDENT = "    "
 
 
 def cell(text: str, style: str = "") -> Text:
@@ -48,7 +50,10 @@ class Sentence:
 
 
 class Fields:
-    """Names with their values beside them. The values are sentences, and are wrapped."""
+    """Names with their values beside them. The values are sentences, and are wrapped.
+
+    A value with an identifier that has no room beside the names begins on a new line.
+    """
 
     def __init__(self, fields: Iterable[tuple[str, Text]]) -> None:
         """Stores the fields."""
@@ -58,7 +63,12 @@ class Fields:
         """Yields the lines."""
         width = max((cell_len(name) for name, _ in self._fields), default=0) + 2
         for name, value in self._fields:
-            for number, line in enumerate(_wrapped(value, options.max_width - width)):
+            beside = options.max_width - width
+            if widest_piece(value.plain) > beside:
+                yield _line((name, "dim"))
+                yield from (_line(_INDENT, line) for line in _wrapped(value, options.max_width - len(_INDENT)))
+                continue
+            for number, line in enumerate(_wrapped(value, beside)):
                 yield _line((name.ljust(width) if number == 0 else " " * width, "dim"), line)
 
 
@@ -264,7 +274,8 @@ def _in_block(column: Column, value: Text, width: int) -> Iterator[Text]:
         yield _line((name, "dim"), value)
         return
     yield Text(name.rstrip(), "dim")
-    yield from (_line("    ", line) for line in (_wrapped(value, width - 4) if column.is_text else [value]))
+    lines = _wrapped(value, width - len(_INDENT)) if column.is_text else [value]
+    yield from (_line(_INDENT, line) for line in lines)
 
 
 def _field(column: Column, value: Text, style: str = "") -> Text:

@@ -23,7 +23,7 @@ from streaming.core.activation.definition import ActivationClause, QueueDefiniti
 from streaming.core.activation.sessions import Lease, Session
 from streaming.core.routing.definitions import Definitions
 from streaming.daemons.activator import status
-from streaming.system.screens import FILE_WIDTH, Column, RecordTable, cell
+from streaming.system.screens import FILE_WIDTH, Column, Fields, RecordTable, cell
 from streaming.system.wrapped_text import wrap
 from streaming.wire.activator_rows import ActivatorRow, DecisionRow, ExitRow, HeldRow
 from streaming.wire.notifications import Activation
@@ -257,6 +257,22 @@ def test_queues_is_a_table_on_80_columns_with_long_names_and_readers_of_all_kind
         "  70,123 times, last at 2026-01-31 12:00:00 UTC",
         "i" * 70,
         "  INACTIVE, 12,345 unread messages; readers: 2 waiting",
+    ]
+
+
+def test_an_identifier_that_has_no_room_beside_its_name_is_below_it(capsys: pytest.CaptureFixture[str]) -> None:
+    session = f"{IDS[0]}/{IDS[1]}"
+    fields = [
+        ("sessions", Text(f"{session}  waits in RECEIVE\nother  waits in RECEIVE")),
+        ("last notified", Text("none")),
+    ]
+    Console(width=80).print(Fields(fields), crop=False)
+    assert capsys.readouterr().out.splitlines() == [
+        "sessions",
+        f"    {session}",
+        "    waits in RECEIVE",
+        "    other  waits in RECEIVE",
+        "last notified  none",
     ]
 
 
