@@ -205,7 +205,8 @@ def _readers_cell(row: dict[str, Any], present: Present) -> Text:
     if seen is not None:
         members, answer = _group_cells(seen, row["unread_messages"])
         counted = Text(plural(seen.members, "member"))
-        named = Text.assemble("group: members ", members) if seen.is_late(row["unread_messages"]) else counted
+        # So short that the answer has room beside it and a usual name.
+        named = Text.assemble("group ", members) if seen.is_late(row["unread_messages"]) else counted
         parts.append(Text.assemble(named, ", one more: ", answer))
     if row["max_queue_readers"] is not None:
         parts.append(Text.assemble(f"tasks {'requested ' if present.is_without_host else ''}", _tasks_cell(row)))

@@ -253,7 +253,9 @@ def test_members_that_an_observer_saw_before_are_not_shown_as_present(
     [line] = [line.split() for line in text.splitlines() if line.startswith("orders")]
     assert line[4:6] == ["unknown", "unknown"]
     narrow = " ".join(shown(ROW | fields, present=Present(observer=observer_runs), width=50).split())
-    assert "group: members unknown, one more: unknown" in narrow
+    assert "group unknown, one more: unknown" in narrow
+    screen = shown(ROW | fields | {"queue": "parcel-readers-1"}, present=Present(observer=observer_runs), width=80)
+    assert "group unknown, one more: unknown" in screen, "on one line"
 
 
 def test_of_a_group_that_no_entry_names_nothing_is_shown_as_known() -> None:
