@@ -14,7 +14,7 @@ from rich.console import Console
 from streaming.cli import monitor_rows, tables, task_failures
 from streaming.cli.lines import say
 from streaming.cli.options import Json, Place
-from streaming.cli.presence import introduce, look
+from streaming.cli.presence import introduce
 from streaming.errors import UserError
 from streaming.kafka.access import rights
 from streaming.kafka.admin import Admin
@@ -40,8 +40,8 @@ def watch(
     start = Start.BEGINNING if from_beginning else Start.END
     with TopicFollower(kafka, [topics.activations], start) as follower:
         with suppress(UserError):  # it waits for Kafka, whatever happens
-            without = " Nothing is shown before one runs."
-            introduce(kafka, topics, "monitor", as_json=as_json, **({} if from_beginning else {"without": without}))
+            without = None if from_beginning else " Nothing is shown before one runs."
+            introduce(kafka, topics, "monitor", as_json=as_json, without=without)
         tables.watch(follower, Console(width=tables.width()), as_json, from_beginning)
 
 
@@ -58,8 +58,7 @@ def queues(as_json: Json = False, *, place: Place) -> None:
     told = {} if as_json else activators.of_interest(kafka, topics, rows)
     file = activators.file_of(topics, told)
     times = [row["update_time"] for row in rows]
-    monitor = introduce(kafka, topics, "monitor", as_json=as_json, file=file, times=times)
-    present = look(kafka, topics, rows, monitor, file)
+    present = introduce(kafka, topics, "monitor", as_json=as_json, file=file, times=times, needs=rows)
     present = replace(present, unwatched=frozenset(group_entries.removed(rows, told)))
     finders = () if as_json else (activators.problems, group_entries.problems)
     troubles = [line for find in finders for line in find(kafka, topics, rows, told)]
@@ -77,8 +76,8 @@ def tasks(as_json: Json = False, *, place: Place) -> None:
     rows = tables.read_tasks(kafka, topics)
     monitors = [row for row in tables.read_monitors(kafka, topics) if monitor_rows.needs_host(row)]
     times = [row["update_time"] for row in monitors]
-    monitor = introduce(kafka, topics, "monitor", as_json=as_json, times=times)
-    present = look(kafka, topics, monitors, monitor, has_tasks=bool(rows))
+    has_tasks = bool(rows)
+    present = introduce(kafka, topics, "monitor", as_json=as_json, times=times, needs=monitors, has_tasks=has_tasks)
     tables.print_rows(rows, partial(tables.tasks_view, present=present), "no task is running", as_json)
     for line in [] if as_json else task_failures.failures(monitors, present):
         say(line)

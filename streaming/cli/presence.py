@@ -80,7 +80,7 @@ def look(
         kafka: The cluster.
         topics: The topics.
         rows: The rows.
-        monitor: The result of `introduce`.
+        monitor: Whether a monitor runs.
         file: The activator's file, if it is known.
         has_tasks: Whether the view shows tasks, so that hosts that are stopping matter.
     """
@@ -133,10 +133,12 @@ def introduce(
     without: str | None = None,
     file: str | None = None,
     times: Iterable[str] = (),
+    needs: Collection[Mapping[str, Any]] = (),
+    has_tasks: bool = False,
 ) -> Present:
     """Says how old the view below is. First says on the standard error if the view may be too old.
 
-    Returns whether the program keeps the view up to date.
+    Returns which of the programs run that keep the view up to date, or that its rows need.
 
     Args:
         kafka: The cluster.
@@ -146,6 +148,8 @@ def introduce(
         without: The sentence to add if no such program runs, after a blank; None: the usual sentence.
         file: The activator's file, if it is known.
         times: The times of the view's rows, because signs of life come less often than rows.
+        needs: Rows of the monitors view, see `look`.
+        has_tasks: See `look`.
     """
     present = NOBODY_MISSING
     sign, denied = _sign_or_denial(kafka, topics, program)
@@ -162,13 +166,14 @@ def introduce(
     late = lateness(program, sign, now_ms) if present.monitor and denied is None else None
     if problem := _problem_of(program, sign, denied, late, begins):
         say(problem, err=True)
+    if late is not None:
+        present = Present(monitor=False, gone=f"The {program} gives no sign of life")
+    present = look(kafka, topics, needs, present, file, has_tasks=has_tasks)
     if sign is None:
         return present
     as_of_ms = max(sign.committed_ms, *(iso_ms(time) or 0 for time in times), 0)
     if not as_json:
         say(as_of(as_of_ms, now_ms))
-    if late is not None:
-        present = Present(monitor=False, gone=f"The {program} gives no sign of life")
     return replace(present, as_of_ms=as_of_ms)
 
 

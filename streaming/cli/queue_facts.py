@@ -13,7 +13,7 @@ from streaming.cli import activators, group_entries, group_facts, monitor_rows, 
 from streaming.cli.activators import Told
 from streaming.cli.group_facts import GroupFacts
 from streaming.cli.meant import did_you_mean
-from streaming.cli.presence import introduce, look
+from streaming.cli.presence import introduce
 from streaming.cli.present import NOBODY_MISSING, Present
 from streaming.core.activation import events
 from streaming.core.activation.definition import DefiningCommand, QueueDefinition
@@ -100,6 +100,9 @@ class QueueFacts:
         """Returns the fate of the reader that was requested last; empty if the reader may still come."""
         if self.is_nobody:
             return "no activator runs that would start it"
+        is_taken = any(task["is_confirmed"] for task in self.tasks)
+        if self.present.is_without_host and self.row is not None and self.row["max_queue_readers"] and not is_taken:
+            return "no host runs that would take its task"
         activated_at = None if self.row is None else self.row["last_activated_time"]
         found = [each.reader(activated_at) for each in self.activators]
         return found[0] if found and all(found) else ""
@@ -185,8 +188,16 @@ def look_around(cluster: Cluster, topics: Topics, facts: QueueFacts, *, as_json:
     """
     file = activators.file_of(topics, {facts.name: facts.activators})
     times = [] if facts.row is None else [facts.row["update_time"]]
-    monitor = introduce(cluster, topics, "monitor", as_json=as_json, file=file, times=times)
-    facts.present = look(cluster, topics, [facts.needs], monitor, file, has_tasks=bool(facts.tasks))
+    facts.present = introduce(
+        cluster,
+        topics,
+        "monitor",
+        as_json=as_json,
+        file=file,
+        times=times,
+        needs=[facts.needs],
+        has_tasks=bool(facts.tasks),
+    )
     ask_for_activators(cluster, topics, facts)
 
 

@@ -354,6 +354,22 @@ def test_views_say_that_a_program_does_not_run_which_one_of_their_queues_needs( 
     )
 
 
+@pytest.mark.parametrize(("program", "needs"), [("observer", {"members": 0}), ("host", {"max_queue_readers": 2})])
+def test_the_programs_that_rows_need_are_told_before_the_age_of_the_view(
+    kafka: Kafka, monkeypatch: pytest.MonkeyPatch, program: str, needs: Any
+) -> None:
+    kafka.monitor_committed(2_000)
+    kafka.members = lambda group: [object()] if group.endswith("-monitor") else []
+    said: list[str] = []
+    monkeypatch.setattr(presence, "say", lambda line, **_: said.append(line))
+    row = PLAIN | {"is_activation_enabled": True} | needs
+    found = presence.introduce(Cluster("localhost:1"), TOPICS, "monitor", as_json=False, needs=[row])
+    assert (getattr(found, program), found.as_of_ms) == (False, NOW_MS - 2_000)
+    missing, *_, age = said
+    assert missing.startswith(f"no {program} is in the consumer group")
+    assert age.startswith("as of ")
+
+
 class TestHostsThatAreStopping:
     """A host that is stopping has left its group, and its tasks still run."""
 

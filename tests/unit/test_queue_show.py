@@ -13,7 +13,7 @@ from streaming.cli.activators import Told
 from streaming.cli.group_facts import GroupFacts
 from streaming.cli.present import Present
 from streaming.cli.queue_facts import QueueFacts
-from streaming.cli.queue_show import as_json, show
+from streaming.cli.queue_show import as_json, headline_of, show
 from streaming.core.activation.definition import ActivationClause, QueueDefinition
 from streaming.core.activation.sessions import Lease, Session
 from streaming.wire.activator_rows import ActivatorRow
@@ -311,6 +311,25 @@ def test_a_task_that_no_host_takes_waits_for_nobody_if_none_runs() -> None:
     assert lines_of(facts)["tasks"].endswith("not taken by a host: none runs that would take it")
     facts.tasks = [task | {"is_confirmed": True, "host": "vm:1"}]
     assert lines_of(facts)["tasks"].endswith("runs on vm:1, which is stopping")
+
+
+def test_a_reader_is_not_expected_that_no_host_would_start() -> None:
+    row = OFF | {"state": "NOTIFIED", "is_receive_enabled": True, "max_queue_readers": 1}
+    task = {"task_id": "0123456789", "sequence": 4, "start_time": "2026-01-02T03:04:05.678Z", "host": "vm:1"}
+    for present, is_confirmed, is_told in (
+        (Present(host=False), False, True),
+        (Present(host=False), True, False),  # a host with another --group-id has taken it
+        (Present(host=False, stopping=frozenset({"vm:1"})), False, False),
+        (Present(host=True), False, False),
+        (Present(), False, False),
+    ):
+        tasks = [task | {"is_confirmed": is_confirmed}]
+        facts = QueueFacts("big", 1, None, row, tasks=tasks, present=present)
+        assert (
+            "no RECEIVE has come since: no host runs that would take its task." in lines_of(facts)["state"]
+        ) == is_told
+    facts = QueueFacts("big", 1, None, row | {"hindrance": "UNANSWERED"}, present=Present(host=False))
+    assert headline_of(facts).endswith(", but no host runs that would take its task.")
 
 
 def test_without_a_monitor_procedure_and_tasks_are_as_the_last_one_has_left_them() -> None:

@@ -207,7 +207,7 @@ def _notified(now: Situation) -> list[str]:
     has = _now_or_then(now, "has", "had")
     sentences = [f"Activation {now.activations} was at {now.activated_at}, and no {answer} {has} come since"]
     most = now.max_queue_readers
-    if most is None:
+    if most is None or now.reader:
         expected = "that reader is still expected, so no other is requested", "that reader was still expected"
         sentences[0] += f": {now.reader or _now_or_then(now, *expected)}"
     sentences[0] += "."

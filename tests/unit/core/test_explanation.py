@@ -44,6 +44,10 @@ NOTHING = replace(QUIET, unread=0, hindrance=Hindrance.NOTHING_UNREAD)
             replace(NOTIFIED, reader="its program has exited"),
             "no RECEIVE has come since: its program has exited. If no",
         ),
+        (
+            replace(NOTIFIED, max_queue_readers=1, reader="no host runs"),
+            "no RECEIVE has come since: no host runs. If no",
+        ),
         (replace(NOTIFIED, max_queue_readers=1), "no RECEIVE has come since. If no RECEIVE comes first, the monitor"),
         (replace(NOTIFIED, max_queue_readers=1, failures=2, next_start_at="10:03"), "the next one starts at 10:03"),
         (replace(NOTIFIED, max_queue_readers=1, failures=2), "the monitor looks again at 10:05"),
