@@ -259,6 +259,16 @@ def file_of(topics: Topics, told: Mapping[str, Sequence[Told]]) -> str | None:
     return files.pop() if len(files) == 1 else None
 
 
+def file_of_observer(topics: Topics, told: Mapping[str, Sequence[Told]]) -> str | None:
+    """Returns the file that all activators with entries for consumer groups have.
+
+    Returns None if nothing is known of files, or if there are several. If no file is known to name a consumer group,
+    returns the word for a file: with the file of an activator, an observer would watch nothing.
+    """
+    of_groups = {queue: [each for each in rows if each.row.group is not None] for queue, rows in told.items()}
+    return file_of(topics, of_groups) if any(of_groups.values()) or not any(told.values()) else "FILE"
+
+
 def concerned(told: list[Told]) -> list[Told]:
     """Returns one row of each consumer group of activators; only rows with an entry for the queue, if there are any.
 

@@ -56,9 +56,17 @@ def queues(as_json: Json = False, *, place: Place) -> None:
     kafka, topics = place.cluster(), place.topics()
     rows = tables.read_monitors(kafka, topics)
     told = {} if as_json else activators.of_interest(kafka, topics, rows)
-    file = activators.file_of(topics, told)
     times = [row["update_time"] for row in rows]
-    present = introduce(kafka, topics, "monitor", as_json=as_json, file=file, times=times, needs=rows)
+    present = introduce(
+        kafka,
+        topics,
+        "monitor",
+        as_json=as_json,
+        file=activators.file_of(topics, told),
+        times=times,
+        needs=rows,
+        file_of_observer=activators.file_of_observer(topics, told),
+    )
     present = replace(present, unwatched=frozenset(group_entries.removed(rows, told)))
     finders = () if as_json else (activators.problems, group_entries.problems)
     troubles = [line for find in finders for line in find(kafka, topics, rows, told)]

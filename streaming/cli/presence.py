@@ -70,7 +70,7 @@ def look(
     topics: Topics,
     rows: Collection[Mapping[str, Any]],
     monitor: Present,
-    file: str | None = None,
+    file_of_observer: str | None = None,
     *,
     has_tasks: bool = False,
 ) -> Present:
@@ -81,12 +81,13 @@ def look(
         topics: The topics.
         rows: The rows.
         monitor: Whether a monitor runs.
-        file: The activator's file, if it is known.
+        file_of_observer: The activator's file that names the consumer groups, if it is known.
         has_tasks: Whether the view shows tasks, so that hosts that are stopping matter.
     """
     needed = {"host": any(map(monitor_rows.needs_host, rows)), "observer": any(map(monitor_rows.observed, rows))}
     host, observer = (
-        warn_of_absence(kafka, topics, each, file=file) if is_needed else None for each, is_needed in needed.items()
+        warn_of_absence(kafka, topics, each, file=file_of_observer) if is_needed else None
+        for each, is_needed in needed.items()
     )
     is_asked = needed["host"] and (host is False or has_tasks)
     stopping = stopping_hosts(kafka, topics) if is_asked else frozenset()
@@ -134,6 +135,7 @@ def introduce(
     file: str | None = None,
     times: Iterable[str] = (),
     needs: Collection[Mapping[str, Any]] = (),
+    file_of_observer: str | None = None,
     has_tasks: bool = False,
 ) -> Present:
     """Says how old the view below is. First says on the standard error if the view may be too old.
@@ -149,6 +151,7 @@ def introduce(
         file: The activator's file, if it is known.
         times: The times of the view's rows, because signs of life come less often than rows.
         needs: Rows of the monitors view, see `look`.
+        file_of_observer: See `look`.
         has_tasks: See `look`.
     """
     present = NOBODY_MISSING
@@ -168,7 +171,7 @@ def introduce(
         say(problem, err=True)
     if late is not None:
         present = Present(monitor=False, gone=f"The {program} gives no sign of life")
-    present = look(kafka, topics, needs, present, file, has_tasks=has_tasks)
+    present = look(kafka, topics, needs, present, file_of_observer, has_tasks=has_tasks)
     if sign is None:
         return present
     as_of_ms = max(sign.committed_ms, *(iso_ms(time) or 0 for time in times), 0)

@@ -186,16 +186,17 @@ def look_around(cluster: Cluster, topics: Topics, facts: QueueFacts, *, as_json:
     Raises:
         UserError: Kafka cannot be reached or denies access.
     """
-    file = activators.file_of(topics, {facts.name: facts.activators})
+    told = {facts.name: facts.activators}
     times = [] if facts.row is None else [facts.row["update_time"]]
     facts.present = introduce(
         cluster,
         topics,
         "monitor",
         as_json=as_json,
-        file=file,
+        file=activators.file_of(topics, told),
         times=times,
         needs=[facts.needs],
+        file_of_observer=activators.file_of_observer(topics, told),
         has_tasks=bool(facts.tasks),
     )
     ask_for_activators(cluster, topics, facts)

@@ -211,7 +211,7 @@ class TestObservers:
         monkeypatch.setattr(Admin, "members", lambda *_: [GroupMember(None, "observer", "host-1", 1)] * members)
         monkeypatch.setattr(group_facts, "may_have_work", lambda _kafka, name: name in with_work)
         topics, removed = Topics("p-"), group_entries.removed(rows, told)
-        file = activators.file_of(topics, told)
+        file = activators.file_of_observer(topics, told)
         return [*observer_faults(rows, removed, Cluster("localhost:1"), topics, file)]
 
     def test_they_are_not_activated_while_none_runs(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,7 +224,7 @@ class TestObservers:
         )
 
     def test_it_is_started_with_the_file_of_the_activator(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        told = by(group_id="p-queue-activation-activator")
+        told = by(group_id="p-queue-activation-activator", group="group")
         [fault] = self.find(monkeypatch, 0, row("group", "INACTIVE", 0, members=0), told=told)
         assert fault.problem.endswith(
             "`queue-activation run /etc/a.toml`, or an observer alone: `queue-activation observe --config /etc/a.toml`"

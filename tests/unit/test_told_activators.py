@@ -10,7 +10,7 @@ from confluent_kafka import Message
 from rich.console import Console
 
 from streaming.cli import activators, monitors_view
-from streaming.cli.activators import Told, absence, concerned, nobody, of_interest, problems
+from streaming.cli.activators import Told, absence, concerned, file_of_observer, nobody, of_interest, problems
 from streaming.cli.queue_facts import QueueFacts
 from streaming.cli.queue_show import as_json, show
 from streaming.errors import UserError
@@ -129,6 +129,20 @@ def test_only_those_that_are_concerned_are_told() -> None:
     no_entry = told(msgspec.structs.replace(NO_ENTRY, group_id="another"))
     assert concerned([dead, no_entry]) == [dead], "the one that could start a program does not run"
     assert concerned([]) == []
+
+
+def test_an_observer_is_started_only_with_a_file_that_names_consumer_groups() -> None:
+    of_group, without = told(group="readers"), told(NO_ENTRY)
+    other = told(group="others", config_file="/etc/c.toml")
+    for rows, file in (
+        ({}, None),
+        ({"orders": []}, None),
+        ({"orders": [without]}, "FILE"),
+        ({"orders": [told()]}, "FILE"),
+        ({"readers": [of_group], "orders": [without]}, "/etc/a.toml"),
+        ({"readers": [of_group], "others": [other]}, None),
+    ):
+        assert file_of_observer(Topics(), rows) == file
 
 
 def test_the_table_of_queues_ends_with_these_lines() -> None:

@@ -138,7 +138,8 @@ class LiveView:
         silent = [row for row in rows if row.get("observer_silent_since") is not None]
         with hints.anew(), lines.noted() as warnings:
             told = activators.of_interest(self.cluster, self.topics, silent)
-            present = presence.look(self.cluster, self.topics, rows, NOBODY_MISSING)
+            file = activators.file_of_observer(self.topics, told)
+            present = presence.look(self.cluster, self.topics, rows, NOBODY_MISSING, file)
         self.present = replace(present, unwatched=frozenset(group_entries.removed(silent, told)))
         self.warnings = list(dict.fromkeys(warnings))
         self.version += 1

@@ -64,7 +64,7 @@ def find(kafka: Cluster, topics: Topics, told: dict[str, list[Told]]) -> Iterato
         monitor, host = own_programs.may_run(kafka, topics, "monitor"), None if down is None else False
         yield from faults(rows, told, nobody, Present(monitor, host, stopping=stopping))
     if not own_programs.starting(kafka, topics, "observer"):
-        yield from observer_faults(view, removed, kafka, topics, activators.file_of(topics, told))
+        yield from observer_faults(view, removed, kafka, topics, activators.file_of_observer(topics, told))
     yield from _of_unseen_groups(view, told, kafka)
     yield from _of_missing_topics(told, kafka, topics)  # last, because this user may not be allowed to look
 
@@ -118,7 +118,7 @@ def observer_faults(
         removed: Queue -> row of the consumer groups that no observer watches any more.
         kafka: The cluster.
         topics: The topics.
-        file: The activators' file, if it is known.
+        file: The activator's file that names the consumer groups, if it is known.
 
     Raises:
         UserError: Kafka cannot be reached, or denies access.
