@@ -33,6 +33,9 @@ _MISSED = 3
 _DAY_MS = 86_400_000
 # Only one monitor and one router runs at a time, so the program that wrote last has replaced the others.
 _SOLE = ("monitor", "router")
+_COUNTED = (
+    "A task that took - is done as soon as an event makes it due. Turns at which it had nothing to do are no runs"
+)
 
 _log = logging.getLogger(__name__)
 
@@ -162,6 +165,7 @@ def _print_tasks(programs: list[ProgramRow], how_to_start: Callable[[str], str])
         "none: no monitor, router, transport or host that may write service-maintenance runs",
         [
             *dict.fromkeys(f"{task.name}: {task.purpose}" for _, task in found),
+            *([_COUNTED] if any(task.is_counted for _, task in found) else []),
             f"Observers and activators have no periodic tasks: `{hints.command('diagnose')}` says if one does not work",
         ],
     )

@@ -64,6 +64,17 @@ def test_a_task_that_only_counts_has_no_duration() -> None:
     assert maintenance._task_view(PROGRAM, task)["took ms"] == "-"
 
 
+@pytest.mark.parametrize("is_counted", [True, False])
+def test_that_a_task_had_nothing_to_do_is_told_from_one_that_does_not_run(
+    is_counted: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    task = TaskRow("RESTART_BROKERS", 5, "restarts", 0, 0, 0, None, 0, 0, "", is_counted=is_counted)
+    running = msgspec.structs.replace(PROGRAM, update_time=iso_time(time.time_ns() // 1_000_000), tasks=[task])
+    maintenance._print_tasks([running], str)
+    text = " ".join(capsys.readouterr().out.split())
+    assert ("Turns at which it had nothing to do are no runs" in text) == is_counted
+
+
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
