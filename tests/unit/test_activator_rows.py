@@ -197,18 +197,18 @@ def test_no_log_and_no_working_directory_are_no_errors(tmp_path: Path, monkeypat
         ),
         (
             {"crashes": 7, "backoff_until": NOW, "gave_up_until": NOW, "held": HeldRow("id", 2, ""), "log_file": None},
-            ["tried again after 7 crashes in a row"],
+            ["trying again after 7 crashes in a row"],
         ),
         (
             {"crashes": 1, "programs": [ProgramRow(8, SOON)], "last_exit": ExitRow(NOW, "exit code 3")},
-            ["tried again after a crash: exit code 3, the last one at 2025-11-21 13:00:00 UTC", "log /srv/a.log"],
+            ["trying again after a crash: exit code 3, the last one at 2025-11-21 13:00:00 UTC", "log /srv/a.log"],
         ),
         ({"crashes": 7}, []),
         ({"crashes": 7, "programs": [RUNS]}, []),
         ({"crashes": 7, "programs": [RUNS], "held": HeldRow("id", 2, "1 of max 1 are running")}, []),
         (
             {"crashes": 7, "programs": [RUNS], "last_exit": ExitRow(NOW, "exit code 3"), "log_file": None},
-            ["tried again after 7 crashes in a row: exit code 3, the last one at 2025-11-21 13:00:00 UTC"],
+            ["trying again after 7 crashes in a row: exit code 3, the last one at 2025-11-21 13:00:00 UTC"],
         ),
         (
             {"crashes": 7, "fatal_exit_code": 78, "programs": [ProgramRow(8, SOON)], "log_file": None},

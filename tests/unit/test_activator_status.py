@@ -173,8 +173,8 @@ class Crashing:
         finally:
             if lock is not None:
                 lock.close()
-        text = capture.get().replace(str(self.folder), "").partition("decision and reason")[2]
-        return " ".join(text.split())
+        text = capture.get().replace(str(self.folder), "").partition("decided (UTC)")[2]
+        return " ".join(text.replace("decision and reason", "").split())
 
 
 @pytest.mark.parametrize("is_running", [True, False])
@@ -216,4 +216,4 @@ def test_what_is_held_for_another_reason_is_told_beside_the_crashes(tmp_path: Pa
     crashing.take(crashing.state.notified(new, crashing.row, crashing.now_ms))
     text = crashing.text(is_running=True)
     assert "held: #2: 1 of max 1 are running" in text
-    assert "tried again after a crash: exit code 3" in text
+    assert "trying again after a crash: exit code 3" in text

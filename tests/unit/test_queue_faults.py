@@ -108,7 +108,7 @@ def test_the_crashes_of_a_program_are_found_while_it_is_tried_again() -> None:
         "last_exit": ExitRow(now, "exit code 3"),
     }
     [fault] = found([row()], by(**again))
-    crashes = f"tried again after 2 crashes in a row: exit code 3, the last one at {instant_utc(now)}"
+    crashes = f"trying again after 2 crashes in a row: exit code 3, the last one at {instant_utc(now)}"
     assert fault.problem == f"{crashes}; log /srv/a.log, last line: no DB"
     long_ago = iso_time(wall_clock.now_ms() - 121_000)
     healthy = again | {"programs": [ProgramRow(7, long_ago)], "last_exit": ExitRow(long_ago, "exit code 3")}

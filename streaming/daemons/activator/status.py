@@ -130,7 +130,7 @@ def _table(rows: list[ActivatorRow], status: Status, now: str) -> RecordTable:
         Column("queue"),
         Column("running" if status["are_programs_known"] else "ran", is_number=True),
         Column("crashes", is_number=True),
-        Column("last (UTC)", is_text=True),
+        Column("decided (UTC)", is_text=True),
         Column("decision and reason", is_text=True, is_below=True),
     ]
     reasons, at = (_reasons, now) if status["is_running"] else (_past_reasons, status["last_seen"] or now)

@@ -113,7 +113,7 @@ def _of_programs(row: ActivatorRow, now: str) -> Iterator[str]:
     elif backoff_until:
         yield f"nothing is started until {instant_utc(backoff_until)}, after {_crashes(row)}{last}"
     elif row.crashes and row.fatal_exit_code is None and _is_another_try(row, now):
-        yield f"tried again after {_crashes_with_last(row)}"
+        yield f"trying again after {_crashes_with_last(row)}"
     yield from in_vain(row, now)
 
 
