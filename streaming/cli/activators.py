@@ -39,6 +39,7 @@ class Told:
         start: Advice on starting the activator, if it does not run.
         is_excused: Whether its absence is not a fault of the queue: a `run` is about to start the activator, or another
             sentence reports the absence.
+        is_told: Whether another sentence reports its absence.
     """
 
     row: ActivatorRow
@@ -46,6 +47,7 @@ class Told:
     at_ms: int
     start: str = ""
     is_excused: bool = False
+    is_told: bool = False
 
     def why(self) -> list[str]:
         """Returns the reasons why the activator starts no program; an empty list if it may start one."""
@@ -74,6 +76,8 @@ class Told:
         """Returns the sentence that the activator does not run, after any sentence about a missing entry."""
         start = f". {self.start}" if self.start else ""
         lacking = words.lacking(self.row, is_past=True)
+        if lacking and self.is_told:
+            return lacking
         name = "it" if lacking else words.where(self.row)
         return [*lacking, f"{name} does not run: it is not in the consumer group {self.row.group_id}{start}"]
 
@@ -213,11 +217,12 @@ def excused(told: Mapping[str, Sequence[Told]], groups: Collection[str] | None =
             queue stay unmarked, because their activators would not help. None: a `run` is about to start them all.
     """
 
-    def is_excused(each: Told) -> bool:
-        is_told = groups is None or (each.row.group_id in groups and not words.lacking(each.row))
-        return each.is_running is False and is_told
+    def marked(each: Told) -> Told:
+        is_told = groups is not None and each.row.group_id in groups
+        is_excused = each.is_running is False and (groups is None or (is_told and not words.lacking(each.row)))
+        return replace(each, is_excused=is_excused, is_told=is_told)
 
-    return {queue: [replace(each, is_excused=is_excused(each)) for each in rows] for queue, rows in told.items()}
+    return {queue: [*map(marked, rows)] for queue, rows in told.items()}
 
 
 def with_starts(kafka: Cluster, topics: Topics, told: Mapping[str, Sequence[Told]]) -> dict[str, list[Told]]:

@@ -210,7 +210,7 @@ def say_age(kafka: Cluster, topics: Topics, program: str) -> None:
     """Says how old a program's view is, by the program's last sign of life. Says nothing without such a sign."""
     with told_if_denied(_last_batch(program)):
         if (sign := last_sign(kafka, topics, program)) is not None:
-            say(as_of(sign.committed_ms, wall_clock.now_ms()))
+            say(f"what the {program} has written is {as_of(sign.committed_ms, wall_clock.now_ms())}")
 
 
 def last_sign(kafka: Cluster, topics: Topics, program: str) -> SignOfLife | None:

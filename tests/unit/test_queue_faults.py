@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from streaming.cli import activators, group_entries, group_facts, presence, tables
-from streaming.cli.activators import Told, absence
+from streaming.cli.activators import Told, absence, excused
 from streaming.cli.diagnosis import queue_faults
 from streaming.cli.diagnosis.queue_faults import faults, observer_faults
 from streaming.cli.diagnosis.running_faults import RunningInstance
@@ -90,6 +90,16 @@ def test_a_waiting_queue_has_the_sentence_of_queue_show(told: dict[str, list[Tol
     assert fault.kind == kind
     assert sentence in fault.problem
     assert fault.problem == "; ".join(told["orders"][0].why()), "as in `queue show`"
+
+
+def test_that_an_activator_does_not_run_is_told_once_beside_a_missing_entry() -> None:
+    gone = by(NO_ENTRY, is_running=False)
+    for groups, is_told in (({"another"}, False), ({NO_ENTRY.group_id}, True)):
+        [fault] = found([row()], excused(gone, groups))
+        assert (fault.kind, fault.problem.startswith("no entry of the activator on host-1")) == ("no reader", True)
+        assert ("does not run" not in fault.problem) == is_told
+    assert found([row()], excused(by(is_running=False), {ENTRY.group_id})) == []
+    assert found([row()], excused(gone)) == [], "a `run` is about to start it, perhaps with another file"
 
 
 def test_what_was_known_before_the_activator_ended_is_told_beside_that_it_does_not_run() -> None:

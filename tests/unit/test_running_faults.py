@@ -1,5 +1,6 @@
 """Faults of a running instance, as far as they follow from definitions and views: conversations that need a route."""
 
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -8,15 +9,19 @@ from typing import Any
 import pytest
 import typer
 
+from streaming.cli import presence
 from streaming.cli.diagnosis import command, diagnosis
 from streaming.cli.diagnosis.running_faults import open_conversations
 from streaming.cli.lines import say
 from streaming.cli.options import InstanceOptions, Place
 from streaming.cli.routing import definition_faults
+from streaming.cli.routing.definition_faults import Fault
 from streaming.cli.routing.explained_routes import Origin
 from streaming.core.routing.conversation import RoutedMessage
 from streaming.core.routing.definitions import Definitions
 from streaming.core.routing.routing_table import Route
+from streaming.system import wall_clock
+from streaming.wire.signs_of_life import SignOfLife
 from streaming.wire.topics import Topics
 from tests.support.routing_scene import ELSEWHERE, HOST_1, IN_A, IN_B, INSTANCE, STOCK, A, B, route, scene, service
 from tests.support.viewed import endpoint
@@ -131,6 +136,25 @@ def test_all_is_well_only_if_all_was_looked_at(
     assert out == f"{said}\n"
     assert err.startswith(warned)
     assert bool(err) == bool(warned)
+
+
+def test_faults_are_told_below_the_age_of_what_each_program_has_written(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def parts(*_: object) -> Iterator[diagnosis.Part]:
+        yield diagnosis.Part([Fault("program down", "host", "no host")], ["monitor", "router"])
+        yield diagnosis.Part([Fault("queue OFF", "queue big", "why")])
+
+    now_ms = wall_clock.now_ms()
+    signs = {"monitor": SignOfLife(now_ms - 4_000, 10_000), "router": SignOfLife(now_ms - 240_000, 10_000)}
+    monkeypatch.setattr(presence, "last_sign", lambda _kafka, _topics, program: signs[program])
+    monkeypatch.setattr(diagnosis, "parts", parts)
+    with pytest.raises(typer.Exit):
+        command.diagnose(instance=InstanceOptions(), place=Place("localhost:1"))
+    monitor, router, *faults = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"what the monitor has written is as of [\d:]+ UTC \(\d s ago\)", monitor)
+    assert re.fullmatch(r"what the router has written is as of [\d:]+ UTC \(4 min ago\)", router)
+    assert faults == ["program down: host: no host", "queue OFF: queue big: why"]
 
 
 @pytest.mark.parametrize("is_screen", [True, False])

@@ -43,9 +43,9 @@ def diagnose(
     kafka, is_faulty = place.cluster(), False
     with watched() as warned, _progress() as look:
         for part in diagnosis.parts(kafka, topics, diagnosis.Place(addresses, is_forwarding), _warn, look):
+            for program in () if as_json else part.writers:
+                say_age(kafka, topics, program)
             is_faulty |= _tell(part.faults, as_json=as_json)
-            if part.writer and not as_json:
-                say_age(kafka, topics, part.writer)
     _end(is_faulty, as_json, is_all=not warned)
 
 

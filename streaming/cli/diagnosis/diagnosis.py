@@ -1,6 +1,6 @@
 """Finds all faults of a running instance and of its definitions, for `diagnose` and for the dashboard."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -30,11 +30,11 @@ class Part:
 
     Attributes:
         faults: The faults.
-        writer: The program whose views show the faults of the following parts; empty: as in the previous part.
+        writers: The programs whose views show the faults of this part and of the following parts, if these are known.
     """
 
     faults: list[Fault]
-    writer: str = ""
+    writers: Sequence[str] = ()
 
 
 def needs_router(kafka: Cluster, topics: Topics) -> bool:
@@ -69,13 +69,14 @@ def parts(
         Admin(kafka).require_topics(rights(reads=[topics.monitors]))
     if not has_services(kafka, topics):
         running = RunningInstance(kafka, topics, warn, wall_clock.now_ms(), look)
-        yield Part([*running.programs(Definitions())], "monitor")
+        yield Part([*running.programs(Definitions())], ["monitor"])
         yield Part([*running.work(has_services=False)])
         return
     look("the definitions")
     source = explained_routes.source(None, lambda: kafka, topics, place.addresses, place.is_forwarding)
     definitions = source.load()
     running = RunningInstance(kafka, topics, warn, wall_clock.now_ms(), look)
-    yield Part([*running.programs(definitions)], "router" if any(definitions.services()) else "monitor")
+    writers = ["monitor", *(["router"] if any(definitions.services()) else [])]
+    yield Part([*running.programs(definitions)], writers)
     yield Part(definition_faults.faults(source, kafka, topics, running.open_conversations(definitions)))
     yield Part([*running.work()])
