@@ -33,7 +33,7 @@ from streaming.wire.record_decoders import InvalidRecordError
 from streaming.wire.topics import Topics, topic_name_problem
 
 # A reader reports a wait or a transaction once, when it begins. The search finds no report that is older than this.
-_SESSIONS_MS = 600_000
+SESSIONS_MS = 600_000
 # The search for notifications begins this long before the last activation, if its time is known.
 _ACTIVATIONS_MS = 3_600_000
 _LAST_ACTIVATIONS = 5
@@ -361,7 +361,7 @@ def _sessions(cluster: Cluster, topics: Topics, queue: str) -> dict[str, Session
     definition = QueueDefinition.automatic(True)
     definition.handles_poison = False
     state = Queue(definition, CoreSettings())
-    with TopicFollower(cluster, [topics.receives], Start.END, since_ms=now_ms - _SESSIONS_MS) as follower:
+    with TopicFollower(cluster, [topics.receives], Start.END, since_ms=now_ms - SESSIONS_MS) as follower:
         for _, event, timestamp_ms in _events(follower, input_records.receives_decoder, queue):
             with suppress(events.RefusedEventError):
                 state.apply(event, timestamp_ms)

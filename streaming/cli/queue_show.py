@@ -10,7 +10,7 @@ from rich.text import Text
 from streaming.cli.group_facts import NOT_SEEN
 from streaming.cli.monitor_rows import UNCERTAIN, observed, state_name, unread_count
 from streaming.cli.present import Present
-from streaming.cli.queue_facts import QueueFacts
+from streaming.cli.queue_facts import SESSIONS_MS, QueueFacts
 from streaming.cli.task_failures import failure
 from streaming.core.activation.definition import QueueDefinition
 from streaming.core.activation.explanation import Situation, why
@@ -157,7 +157,7 @@ def _of_queues(facts: QueueFacts) -> dict[str, list[str]]:
         "definition": _definition_lines(facts.definition, facts.is_on),
         "notifications": _notification_lines(facts),
         "procedure": _procedure_lines(facts),
-        "sessions": [_session(name, session) for name, session in facts.sessions.items()],
+        "sessions": _session_lines(facts),
         "tasks": [_task(row, facts.present) for row in facts.tasks],
     }
     if facts.group is None:
@@ -237,6 +237,16 @@ def _procedure_lines(facts: QueueFacts) -> list[str]:
     ]
     problem = None if facts.row is None else failure(facts.row, facts.present)
     return lines if problem is None else [*lines, problem]
+
+
+def _session_lines(facts: QueueFacts) -> list[str]:
+    """Returns the sessions. If the monitor's row counts others, says of which time both are."""
+    lines = [_session(name, session) for name, session in facts.sessions.items()]
+    waiting = sum(session.wait is not None for session in facts.sessions.values())
+    if facts.row is None or waiting == facts.row["tasks_waiting"]:
+        return lines
+    reports = f"by the reports of the last {durations.of(SESSIONS_MS)} until now"
+    return [*(lines or ["none"]), f"({reports}; the state above is that of the monitor's last batch)"]
 
 
 def _session(name: str, session: Session) -> str:

@@ -15,7 +15,7 @@ from streaming.cli.present import Present
 from streaming.cli.queue_facts import QueueFacts
 from streaming.cli.queue_show import as_json, headline_of, show
 from streaming.core.activation.definition import ActivationClause, QueueDefinition
-from streaming.core.activation.sessions import Lease, Session
+from streaming.core.activation.sessions import Lease, Session, Wait
 from streaming.wire.activator_rows import ActivatorRow
 from streaming.wire.notifications import Activation
 
@@ -311,6 +311,18 @@ def test_a_task_that_no_host_takes_waits_for_nobody_if_none_runs() -> None:
     assert lines_of(facts)["tasks"].endswith("not taken by a host: none runs that would take it")
     facts.tasks = [task | {"is_confirmed": True, "host": "vm:1"}]
     assert lines_of(facts)["tasks"].endswith("runs on vm:1, which is stopping")
+
+
+@pytest.mark.parametrize(("waiting", "waits", "is_told"), [(1, 0, True), (1, 1, False), (0, 1, True), (0, 0, False)])
+def test_sessions_that_differ_from_the_count_of_the_state_are_said_to_be_of_another_time(
+    waiting: int, waits: int, is_told: bool
+) -> None:
+    sessions = {"s": Session(Wait(False, 0, Lease(0)), {}, Lease(0))} if waits else {}
+    facts = QueueFacts("orders", 1, None, OFF | {"tasks_waiting": waiting}, sessions=sessions)
+    text = lines_of(facts)["sessions"]
+    assert text.startswith("s  waits in RECEIVE" if waits else "none")
+    note = "(by the reports of the last 10m until now; the state above is that of the monitor's last batch)"
+    assert (note in text) == is_told
 
 
 def test_a_reader_is_not_expected_that_no_host_would_start() -> None:
