@@ -207,9 +207,12 @@ def _notified(now: Situation) -> list[str]:
     has = _now_or_then(now, "has", "had")
     sentences = [f"Activation {now.activations} was at {now.activated_at}, and no {answer} {has} come since"]
     most = now.max_queue_readers
-    if most is None or now.reader:
+    if now.reader:
+        # The fate is that of now. Without a monitor, the reader may have come meanwhile.
+        sentences[0] += f"{_now_or_then(now, ':', '. By now,')} {now.reader}"
+    elif most is None:
         expected = "that reader is still expected, so no other is requested", "that reader was still expected"
-        sentences[0] += f": {now.reader or _now_or_then(now, *expected)}"
+        sentences[0] += f": {_now_or_then(now, *expected)}"
     sentences[0] += "."
     if now.unread <= 0:
         sentences.append(f"Nothing {'is' if now.is_count_of_now else 'was'} unread any more.")
@@ -321,7 +324,7 @@ def _answer(now: Situation, seen: Observed) -> list[str]:
     if (unheard := _unheard(seen, now.unread)) or seen.silent_since is not None:
         return [unheard] if unheard else []
     if not now.is_watched:
-        return [f"Its last word was that {_ANSWERS[seen.one_more]}."]
+        return [f"The last that a monitor has heard of an observer was that {_ANSWERS[seen.one_more]}."]
     if seen.one_more is None:
         return [
             "The observer does not know whether one more reader would have work, for example because the group is "

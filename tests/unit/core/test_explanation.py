@@ -148,6 +148,10 @@ LIMIT = {"max_queue_readers": 2, "tasks_running": 2}
     ("now", "part"),
     [
         (NOTIFIED, "Activation 7 was at 10:00, and no RECEIVE had come since: that reader was still expected."),
+        (
+            replace(NOTIFIED, reader="its program has exited: exit code 0"),
+            "no RECEIVE had come since. By now, its program has exited: exit code 0.",
+        ),
         (replace(NOTIFIED, unread=0), "Nothing was unread any more."),
         (replace(NOTIFIED, max_queue_readers=1, failures=2, next_start_at="10:03"), "The task had failed."),
         (
@@ -214,6 +218,7 @@ SILENT = replace(SEEN, one_more=None, silent_since="10:01")
 GROUP = replace(QUIET, observed=SEEN, has_notifications=True)
 IDLE_GROUP = replace(GROUP, state=State.INACTIVE, unread=0)
 NOTIFIED_GROUP = replace(GROUP, state=State.NOTIFIED)
+LAST_HEARD = "The last that a monitor has heard of an observer was that"
 UNKNOWN = "The observer does not know whether one more reader would have work"
 NO = "The observer says that one more reader would have no work. None is requested before it says yes."
 YES = "The observer says that one more reader would have work."
@@ -344,11 +349,17 @@ class TestObservedQueues:
     @pytest.mark.parametrize(
         ("now", "parts"),
         [
-            (GROUP, ["Its last word was that one more reader would have work.", "A monitor looks next as soon as one"]),
-            (NOTIFIED_GROUP, ["Its last word was that one more reader would have work."]),
+            (
+                GROUP,
+                [f"{LAST_HEARD} one more reader would have work.", "A monitor looks next as soon as one"],
+            ),
+            (
+                NOTIFIED_GROUP,
+                [f"{LAST_HEARD} one more reader would have work."],
+            ),
             (
                 seen_by(GROUP, replace(SEEN, one_more=None)),
-                ["Its last word was that it did not know whether one more reader would have work."],
+                [f"{LAST_HEARD} it did not know whether one more reader would have work."],
             ),
             (IDLE_GROUP, ["There was nothing to receive. One more reader is requested", "and a monitor runs."]),
         ],
