@@ -208,6 +208,22 @@ def entry_here(queue: str, file: str | None) -> str:
     return f"the entry {entry.queue} of {file} {'matches it' if refusal is None else f'starts nothing: {refusal}'}"
 
 
+def without_entry(told: Mapping[str, Sequence[Told]], queue: str) -> list[str]:
+    """Returns the sentences that no running activator has an entry for a queue about which none has a row.
+
+    Returns an empty list if this is not known, because a file is on another machine or cannot be read.
+
+    Args:
+        told: Queue -> the rows about the queue, of all queues.
+        queue: The queue.
+    """
+    running = [each.row for rows in told.values() for each in rows if each.is_running]
+    files = {row.config_file: config_of(row.config_file) for row in running}
+    is_here = all(row.host == socket.gethostname() for row in running)
+    lacks = all(config is not None and config.entry_for(queue) is None for config in files.values())
+    return [f"{queue_names([queue])}: {entry_here(queue, file)}" for file in sorted(files)] if is_here and lacks else []
+
+
 def excused(told: Mapping[str, Sequence[Told]], groups: Collection[str] | None = None) -> dict[str, list[Told]]:
     """Returns the rows, each marked if the absence of its activator is not a fault of the queue.
 

@@ -113,6 +113,7 @@ def workload(
     from producers import workload as work
     from producers.producer import QueueProducer
     from producers.queue_topics import create_queue_topics
+    from streaming.cli import queue_losses
 
     kafka = place.cluster()
     topics = place.topics()
@@ -133,6 +134,7 @@ def workload(
         messages = work.report(settings, kafka, topics, pace)
     reached = f"{len(messages):,} of {queue_count:,} queues"
     say(f"{messages.total():,} messages to {reached} in {run_duration} (seed {seed})")
+    queue_losses.warn_of_nobody(kafka, topics, sorted(messages) if send_messages else [])
 
 
 def _paced_with_progress(duration_ms: int) -> Callable[[float], None]:

@@ -1,10 +1,12 @@
-"""Warns of messages that no reader would read once a queue is dropped or created."""
+"""Warns of messages that no reader reads: of queues that are dropped or created, and of messages just sent."""
 
+from collections.abc import Collection, Iterator
+from contextlib import suppress
 from itertools import islice
 
 from confluent_kafka import KafkaException, TopicPartition
 
-from streaming.cli import monitor_rows, queue_facts
+from streaming.cli import activators, monitor_rows, queue_facts, tables
 from streaming.cli.lines import say
 from streaming.cli.options import confirm
 from streaming.cli.routing.queue_services import leading_to
@@ -12,12 +14,15 @@ from streaming.core.numbers import plural
 from streaming.errors import UserError
 from streaming.kafka.admin import ADMIN_TIMEOUT_S
 from streaming.kafka.clients import Cluster
+from streaming.kafka.own_programs import absence
 from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.system import hints
 from streaming.wire.topics import Topics
 
 # The most records that are counted, because a topic may have millions.
 _MOST_COUNTED = 1_000
+# What is known of a queue before the monitor has read its first record.
+_NEW = {"state": "INACTIVE", "tasks_waiting": 0, "max_queue_readers": None}
 
 
 def ask(kafka: Cluster, topics: Topics, queue: str, *, with_topic: bool, yes: bool) -> None:
@@ -81,3 +86,35 @@ def _unread(kafka: Cluster, queue: str, partitions: int | None) -> int:
     offsets = {place.partition: max(0, place.offset) for place in places}
     with TopicFollower(kafka, [queue], Start.BEGINNING, offsets=offsets) as follower:
         return sum(1 for _ in islice(follower.to_end(), _MOST_COUNTED + 1))
+
+
+def warn_of_nobody(kafka: Cluster, topics: Topics, queues: Collection[str]) -> None:
+    """Warns of the programs that are missing, so that nobody reads what was sent to queues.
+
+    A sender needs no right to look for them. Says nothing of what this user may not see.
+    """
+    with suppress(UserError):
+        for sentence in _missing(kafka, topics, queues):
+            say(f"warning: {sentence}", err=True)
+
+
+def _missing(kafka: Cluster, topics: Topics, queues: Collection[str]) -> Iterator[str]:
+    """Yields the sentences of `queues` about missing programs. Without a monitor, the others do not matter.
+
+    A queue that readers read, or that is OFF, lacks nobody.
+    """
+    if (sentence := absence(kafka, topics, "monitor")) is not None:
+        yield sentence
+        return
+    known = {row["queue"]: row for row in tables.read_monitors(kafka, topics)} if queues else {}
+    rows = [known.get(queue, _NEW | {"queue": queue}) for queue in queues]
+    idle = [row for row in rows if row["state"] in {"INACTIVE", "NOTIFIED"} and not row["tasks_waiting"]]
+    if any(map(monitor_rows.needs_host, idle)) and (sentence := absence(kafka, topics, "host")) is not None:
+        yield sentence
+    waiting = [row | {"state": "NOTIFIED"} for row in idle]  # as soon as the monitor has read the reports
+    told = activators.read(kafka, topics) if waiting else {}
+    of_queues = {row["queue"]: told[row["queue"]] for row in waiting if row["queue"] in told}
+    yield from activators.problems(kafka, topics, waiting, of_queues)
+    for row in waiting:
+        if activators.has_nobody(row, told):
+            yield from activators.without_entry(told, row["queue"])

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from queue import Empty, Queue
 from threading import Thread
 from typing import Annotated
@@ -13,10 +12,8 @@ from streaming.cli.lines import say
 from streaming.cli.options import Place
 from streaming.core.numbers import plural
 from streaming.errors import UserError
-from streaming.kafka.access import AccessDeniedError
 from streaming.kafka.clients import Cluster
 from streaming.kafka.errors import ClientUnusableError, TransactionAbortedError
-from streaming.kafka.own_programs import absence
 from streaming.system.options import option
 from streaming.wire.topics import Topics
 
@@ -39,6 +36,7 @@ def send(
 ) -> None:
     """Send a message, or each line of standard input, to a queue, and report the arrival."""
     from producers.producer import Message, QueueProducer
+    from streaming.cli import queue_losses
 
     kafka = place.cluster()
     _warn_of_services(kafka, place.topics(), queue)
@@ -51,10 +49,7 @@ def send(
                 raise UserError(f"{error}. {sent:,} messages were sent before this error.") from None
             sent += len(values)
     say(f"{plural(sent, 'message')} sent to {queue}", err=True)
-    # A sender needs no right to look for the monitor.
-    with suppress(AccessDeniedError):
-        if (sentence := absence(kafka, place.topics(), "monitor")) is not None:
-            say(f"warning: {sentence}", err=True)
+    queue_losses.warn_of_nobody(kafka, place.topics(), [queue])
 
 
 def _warn_of_services(kafka: Cluster, topics: Topics, queue: str) -> None:

@@ -46,8 +46,12 @@ def test_a_queue_from_its_creation_to_its_end(monitored: Monitored, shell: Shell
     )
     assert said == f"topic {queue}: created\nqueue {queue}: defined\n"
     assert "exists, and is left unchanged" in shell.run("queue", "create", queue, "--only", "topic")
-    assert shell.run("send", queue, "first") == f"1 message sent to {queue}\n"
-    assert shell.run("send", queue, "-", stdin="second\nthird\n") == f"2 messages sent to {queue}\n"
+    for text, stdin, count in (("first", "", "1 message"), ("-", "second\nthird\n", "2 messages")):
+        sent, warning = shell.run("send", queue, text, stdin=stdin).splitlines()
+        assert sent == f"{count} sent to {queue}"
+        assert warning.startswith(
+            f"warning: queue {queue}: no activator starts a reader: none is in the consumer group"
+        )
     with monitored.view() as view, monitored.activations() as activations:
         view.wait_for(queue, lambda row: row["unread_messages"] == 3)
         assert {record["notification"] for record in activations.wait_for(queue, 2)} == {"default", "audit"}

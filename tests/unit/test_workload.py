@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from producers.workload import WorkloadSettings, timeline
 from streaming.cli.main import app
-from streaming.kafka.admin import Admin
+from streaming.kafka.admin import Admin, GroupMember
 from streaming.kafka.clients import Cluster
 from streaming.system import durations
 from streaming.wire.input_records import Commit, MessageArrived, Receive
@@ -60,6 +60,7 @@ class Nowhere:
 
 def test_a_workload_says_how_many_of_its_queues_got_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Admin, "require_topics", lambda _admin, _rights: {})
+    monkeypatch.setattr(Admin, "members", lambda *_: [GroupMember("1", "monitor", "127.0.0.1", 1)])
     monkeypatch.setattr(Cluster, "producer", lambda _cluster, _config: Nowhere())
     done = CliRunner().invoke(app, ["workload", "--queues", "5", "--rate", "50", "--duration", "300ms"])
 
