@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 from streaming.cli import monitor_rows, tables, task_failures
-from streaming.cli.lines import say
+from streaming.cli.lines import say, watched
 from streaming.cli.options import Json, Place
 from streaming.cli.presence import introduce
 from streaming.errors import UserError
@@ -35,14 +35,21 @@ def watch(
     *,
     place: Place,
 ) -> None:
-    """Print notifications as they come, one line each, until Ctrl-C."""
+    """Print notifications as they come, one line each, until Ctrl-C.
+
+    The standard error says when the monitor or Kafka falls silent, and when it is back.
+    """
+    from streaming.cli.dashboard.contact import Contact
+    from streaming.cli.silence import Silence
+
     kafka, topics = place.cluster(), place.topics()
     start = Start.BEGINNING if from_beginning else Start.END
-    with TopicFollower(kafka, [topics.activations], start) as follower:
-        with suppress(UserError):  # it waits for Kafka, whatever happens
+    with TopicFollower(kafka, [topics.activations], start) as follower, Contact(kafka, topics) as contact:
+        with watched() as told, suppress(UserError):  # it waits for Kafka, whatever happens
             without = None if from_beginning else " Nothing is shown before one runs."
             introduce(kafka, topics, "monitor", as_json=as_json, without=without)
-        tables.watch(follower, Console(width=tables.width()), as_json, from_beginning)
+        news = Silence(contact, kafka.bootstrap_servers, is_told=bool(told))
+        tables.watch(follower, Console(width=tables.width()), as_json, from_beginning, news.tell)
 
 
 def queues(as_json: Json = False, *, place: Place) -> None:

@@ -71,11 +71,26 @@ def notification_line(activation: Activation, width: int = FILE_WIDTH) -> Text:
     return line
 
 
-def watch(follower: TopicFollower, console: Console, as_json: bool, is_from_beginning: bool = False) -> None:
-    """Prints notifications as they come, until interrupted. Old notifications come first, in order of time."""
+def watch(
+    follower: TopicFollower,
+    console: Console,
+    as_json: bool,
+    is_from_beginning: bool = False,
+    meanwhile: Callable[[], None] | None = None,
+) -> None:
+    """Prints notifications as they come, until interrupted. Old notifications come first, in order of time.
+
+    Args:
+        follower: Reads the notifications.
+        console: The console.
+        as_json: Whether to print JSON.
+        is_from_beginning: Whether the follower begins with old notifications.
+        meanwhile: The function to call again and again while no old notification is left.
+    """
     decoder, day = RecordDecoder("notification", decode, _warn), ages.today()
     old = follower.to_end() if is_from_beginning else ()
-    for message, activation in chain(_in_order(_decoded(old, decoder)), _decoded(follower.forever(), decoder)):
+    new = follower.forever(meanwhile)
+    for message, activation in chain(_in_order(_decoded(old, decoder)), _decoded(new, decoder)):
         if as_json:
             console.out(_json_line(message, activation), highlight=False)
         else:

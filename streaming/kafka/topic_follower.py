@@ -1,7 +1,7 @@
 """Reads whole topics, without a consumer group: for views, the demo, and programs that follow notifications."""
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import IntEnum
 
 from confluent_kafka import (
@@ -184,9 +184,11 @@ class TopicFollower:
             else:
                 wait.look()
 
-    def forever(self) -> Iterator[Message]:
-        """Yields the records as they arrive, without end."""
+    def forever(self, meanwhile: Callable[[], None] | None = None) -> Iterator[Message]:
+        """Yields the records as they arrive, without end. Calls `meanwhile` at least once per second."""
         while True:
             message = self.poll(1.0)
+            if meanwhile is not None:
+                meanwhile()
             if message is not None:
                 yield message

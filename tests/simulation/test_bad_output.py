@@ -47,7 +47,7 @@ class Records:
         self._topic = topic
         self._fuzzer = OutputFuzzer(seed)
 
-    def to_end(self) -> Iterator[Any]:
+    def to_end(self, _meanwhile: object = None) -> Iterator[Any]:
         for offset in range(RECORDS):
             if offset % GOOD_EVERY == GOOD_EVERY - 1:
                 yield self._fuzzer.good(self._topic, offset // GOOD_EVERY + 1, offset)

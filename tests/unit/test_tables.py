@@ -103,7 +103,7 @@ class Follower:
     def to_end(self) -> Iterator[Any]:
         return iter(self._old)
 
-    def forever(self) -> Iterator[Any]:
+    def forever(self, _meanwhile: object) -> Iterator[Any]:
         return iter(self._new)
 
 

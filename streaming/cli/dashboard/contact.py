@@ -34,12 +34,14 @@ class Contact:
     Attributes:
         version: A number that grows when Kafka answers again, and when there is news of the monitor.
         monitor: The sentence about a monitor that does not run, is late, or is invisible; empty if all is well.
+        has_looked: Whether a look at the monitor has ended, so that an empty sentence says that all is well.
         is_normal: Whether that sentence says only that the monitor has just been started.
     """
 
     def __init__(self, cluster: Cluster, topics: Topics) -> None:
         self.version = 0
         self.monitor = ""
+        self.has_looked = False
         self.is_normal = False
         self._begins_since_s: float | None = None
         self._cluster = cluster
@@ -105,3 +107,4 @@ class Contact:
         if sentence != self.monitor:
             self.monitor = sentence
             self.version += 1
+        self.has_looked = True

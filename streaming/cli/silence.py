@@ -1,0 +1,46 @@
+"""Says in a command that follows a view when the monitor or Kafka falls silent, and when it is back."""
+
+from streaming.cli.dashboard.contact import Contact
+from streaming.cli.lines import say
+from streaming.core.times import iso_time
+from streaming.system import wall_clock
+from streaming.system.ages import instant_utc
+
+
+class Silence:
+    """The silence of Kafka and of the monitor, as far as the command has told it."""
+
+    def __init__(self, contact: Contact, servers: str, *, is_told: bool) -> None:
+        """Begins without a silence.
+
+        Args:
+            contact: The contact with both.
+            servers: The bootstrap servers.
+            is_told: Whether the command has told already that the monitor does not run, or that this is unknown.
+        """
+        self._contact = contact
+        self._servers = servers
+        self._is_kafka_silent = False
+        self._is_monitor_silent = is_told
+
+    def tell(self) -> None:
+        """Says on the standard error what has changed since the last call."""
+        since_ms = self._contact.silent_since_ms()
+        if since_ms is not None and not self._is_kafka_silent:
+            _say(f"Kafka at {self._servers} has not answered since {instant_utc(iso_time(since_ms))}")
+        elif since_ms is None and self._is_kafka_silent:
+            _say("Kafka answers again")
+        self._is_kafka_silent = since_ms is not None
+        sentence = self._contact.monitor
+        # Of a monitor that is just starting, it is known soon whether it runs.
+        if self._is_kafka_silent or not self._contact.has_looked or self._contact.is_normal:
+            return
+        if sentence and not self._is_monitor_silent:
+            _say(sentence)
+        elif not sentence and self._is_monitor_silent:
+            _say("the monitor runs")
+        self._is_monitor_silent = bool(sentence)
+
+
+def _say(sentence: str) -> None:
+    say(f"{instant_utc(iso_time(wall_clock.now_ms()))}: {sentence}", err=True)
