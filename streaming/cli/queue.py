@@ -17,7 +17,7 @@ from streaming.core.times import FOREVER_MS
 from streaming.errors import UserError
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
-from streaming.kafka.own_programs import how_to_start, is_running, with_advice
+from streaming.kafka.own_programs import how_to_start, is_ready, with_advice
 from streaming.system import durations, hints
 from streaming.system.durations import Duration
 from streaming.system.options import option
@@ -330,7 +330,7 @@ def _require_activation(queue: str, definition: "QueueDefinition | None") -> Non
 def _when(kafka: Cluster, topics: Topics) -> str:
     """Returns a remark if no monitor is running; otherwise an empty text."""
     try:
-        is_taken = is_running(kafka, topics, "monitor")
+        is_taken = is_ready(kafka, topics, "monitor")
     except UserError:  # this user may not be allowed to see the group; the command was sent all the same
         return ""
     if is_taken:

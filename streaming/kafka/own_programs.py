@@ -42,6 +42,14 @@ def is_running(kafka: Cluster, topics: Topics, program: str) -> bool:
     return bool(members(kafka, topics, program))
 
 
+def is_ready(kafka: Cluster, topics: Topics, program: str) -> bool:
+    """Returns whether a program runs, and no `run` is still starting it. The errors are those of `is_running`.
+
+    A program becomes a member of its group before it does its work.
+    """
+    return is_running(kafka, topics, program) and not starting(kafka, topics, program)
+
+
 def members(kafka: Cluster, topics: Topics, program: str) -> list[GroupMember]:
     """Returns the members of a program's consumer group that run. The rules and errors are those of `is_running`."""
     group_id, _ = PROGRAMS[program]

@@ -10,11 +10,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from streaming.cli import activators, presence, tables
+from streaming.cli import activators, presence, queue, tables
 from streaming.cli.activators import Told
 from streaming.cli.diagnosis import queue_faults
 from streaming.cli.diagnosis.running_faults import RunningInstance
 from streaming.cli.present import Present
+from streaming.cli.routing import service_commands
+from streaming.core.routing.definitions import Definitions
 from streaming.errors import UserError
 from streaming.kafka import own_programs
 from streaming.kafka.admin import Admin, GroupMember
@@ -24,6 +26,7 @@ from streaming.system.client_ids import client_id
 from streaming.system.process_identity import Identity, identity_of
 from streaming.system.runs import Run, State
 from streaming.wire.activator_rows import ActivatorRow
+from streaming.wire.service_commands import CreateDatabase
 from streaming.wire.signs_of_life import SignOfLife, encode_sign
 from streaming.wire.topics import Topics
 from tests.support.command_lines import parse
@@ -315,6 +318,43 @@ class TestKilled:
         assert own_programs.is_running(KAFKA, TOPICS, "monitor"), "it may be in another container"
         leave(note(process=dead, state=State.ENDED))
         assert own_programs.is_running(KAFKA, TOPICS, "monitor")
+
+
+class TestDefinitions:
+    """A definition takes effect once the monitor or the router is ready. Both join their groups before that."""
+
+    @pytest.mark.usefixtures("command")
+    def test_a_queues_waits_for_a_monitor_that_starts(self, members: dict[str, list[GroupMember]]) -> None:
+        members["p-queue-activation-monitor"] = [member(os.getpid())]
+        with runs.noted(note()) as ready:
+            waits = (
+                f" (no monitor is running; this takes effect once one does). `run` (process {os.getpid()}) is starting"
+            )
+            assert queue._when(KAFKA, TOPICS) == waits
+            ready(["router", "transport"])
+            assert queue._when(KAFKA, TOPICS) == ""
+        assert queue._when(KAFKA, TOPICS) == "", "it was started alone"
+
+    def test_a_services_waits_for_a_router_that_starts(
+        self,
+        members: dict[str, list[GroupMember]],
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        monkeypatch.setattr(service_commands, "read_definitions", lambda *_: Definitions.of_new_instance())
+        monkeypatch.setattr(service_commands, "send_commands", lambda *_: None)
+        monkeypatch.setattr(service_commands, "_has_taken", lambda *_: True)
+        members["p-queue-activation-router"] = [member(os.getpid(), "router")]
+        create = service_commands.build(
+            CreateDatabase, database="shop", broker_instance="11111111-0000-4000-8000-000000000000"
+        )
+        with runs.noted(note()) as ready:
+            service_commands.carry_out(KAFKA, TOPICS, create)
+            starts = f"the command takes effect when a router runs: `run` (process {os.getpid()}) is starting"
+            assert starts in capsys.readouterr().err
+            ready(["transport"])
+            service_commands.carry_out(KAFKA, TOPICS, create)
+            assert capsys.readouterr().err == ""
 
 
 class TestViews:

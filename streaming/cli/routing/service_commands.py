@@ -17,6 +17,7 @@ from streaming.core.routing.definition_rules import RefusedDefinitionError
 from streaming.core.routing.definitions import Definitions
 from streaming.errors import UserError
 from streaming.kafka.clients import Cluster
+from streaming.kafka.own_programs import starting
 from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.system import hints, wall_clock
 from streaming.wire import service_commands
@@ -89,7 +90,7 @@ def carry_out(kafka: Cluster, topics: Topics, *commands: ServiceCommand) -> None
     )
     after = view_of(definitions)
     changes = {key: (before.get(key), after.get(key)) for key in {*before, *after} if before.get(key) != after.get(key)}
-    if (absent := router_absence(kafka, topics)) is not None:
+    if absent := router_absence(kafka, topics) or starting(kafka, topics, "router"):
         _warn(f"the command takes effect when a router runs: {absent}")
     elif not _has_taken(kafka, topics, changes):
         _warn(f"no router has taken the command within {_TAKEN_WITHIN_S:.0f} s; it takes effect when a router does")
