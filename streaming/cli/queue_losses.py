@@ -14,7 +14,7 @@ from streaming.core.numbers import plural
 from streaming.errors import UserError
 from streaming.kafka.admin import ADMIN_TIMEOUT_S
 from streaming.kafka.clients import Cluster
-from streaming.kafka.own_programs import absence
+from streaming.kafka.own_programs import absence, is_ready
 from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.system import hints
 from streaming.wire.topics import Topics
@@ -47,40 +47,59 @@ def ask(kafka: Cluster, topics: Topics, queue: str, *, with_topic: bool, yes: bo
             err=True,
         )
     row = queue_facts.row_of(kafka, topics, queue)
-    if yes or row is None or monitor_rows.observed(row) is not None:  # an observer finds what is unread again
+    if yes or (row is not None and monitor_rows.observed(row) is not None):  # an observer finds what is unread again
         return
-    if row["unread_messages"] > 0 or row.get("is_count_uncertain"):
+    unread = ""
+    if row is not None and (row["unread_messages"] > 0 or row.get("is_count_uncertain")):
         unread = monitor_rows.unread_messages(row)
+    elif not _is_up_to_date(kafka, topics) and (count := _unread(kafka, topics, queue)):
+        unread = _not_read(queue, count)
+    if unread:
         stay = "They stay in its topic, and no reader is started for them before another message arrives."
         confirm(f"Delete topic {queue} with {unread}?" if with_topic else f"Drop queue {queue} with {unread}? {stay}")
 
 
 def warn_of_uncounted(kafka: Cluster, topics: Topics, queue: str) -> None:
     """Warns of records that were in the topic of a new queue before, as far as this user may look."""
-    try:
+    with suppress(UserError):  # a user who defines a queue needs no right to look
         row = queue_facts.row_of(kafka, topics, queue)
-        unread = _unread(kafka, queue, queue_facts.partitions_of(kafka, topics, queue))
-    except UserError:  # a user who defines a queue needs no right to read it
-        return
-    if unread <= (0 if row is None else row["unread_messages"]):
-        return
+        unread = _unread(kafka, topics, queue)
+        if unread <= (0 if row is None else row["unread_messages"]):
+            return
+        then = "The monitor counts only what arrives from now on: no reader is started for them"
+        if not _is_up_to_date(kafka, topics):
+            then = "The next monitor counts only those whose reports it finds: no reader is started for the others"
+        say(f"warning: topic {queue} holds {_not_read(queue, unread)}. {then} before another message arrives", err=True)
+
+
+def _is_up_to_date(kafka: Cluster, topics: Topics) -> bool:
+    """Returns whether a monitor is ready, so that its rows count all messages, or whether this is not known."""
+    try:
+        return is_ready(kafka, topics, "monitor")
+    except UserError:
+        return True
+
+
+def _not_read(queue: str, unread: int) -> str:
     count = f"more than {_MOST_COUNTED:,} messages" if unread > _MOST_COUNTED else plural(unread, "message")
-    say(
-        f"warning: topic {queue} holds {count} that the consumer group {queue} has not read. The monitor counts only "
-        "what arrives from now on: no reader is started for them before another message arrives",
-        err=True,
-    )
+    return f"{count} that the consumer group {queue} has not read"
 
 
-def _unread(kafka: Cluster, queue: str, partitions: int | None) -> int:
-    """Returns the number of records that readers of the queue would find; at most _MOST_COUNTED + 1."""
-    if not partitions:
-        return 0
+def _unread(kafka: Cluster, topics: Topics, queue: str) -> int:
+    """Returns the number of records that readers of the queue would find, at most _MOST_COUNTED + 1.
+
+    Returns 0 if this user may not look.
+    """
+    with suppress(UserError, KafkaException):
+        if partitions := queue_facts.partitions_of(kafka, topics, queue):
+            return _uncommitted(kafka, queue, partitions)
+    return 0
+
+
+def _uncommitted(kafka: Cluster, queue: str, partitions: int) -> int:
     consumer = kafka.consumer({"group.id": queue})
     try:
         places = consumer.committed([TopicPartition(queue, number) for number in range(partitions)], ADMIN_TIMEOUT_S)
-    except KafkaException:
-        return 0
     finally:
         consumer.close()
     offsets = {place.partition: max(0, place.offset) for place in places}
