@@ -90,11 +90,26 @@ def test_the_program_of_services_that_a_document_shows_ends_at_ctrl_c_without_a_
     [program] = [
         block.split("```")[0]
         for block in (ROOT / name).read_text().split("```python\n")[1:]
-        if "raise SystemExit" in block.split("```")[0]
+        if "except KeyboardInterrupt" in block.split("```")[0]
     ]
     with pytest.raises(SystemExit) as ended:
         exec(program, {})  # noqa: S102 - as a reader would run it
     assert (ended.value.code, set(Client.closed)) == (CTRL_C, {"KeyboardInterrupt"})
+
+
+def test_the_first_program_that_the_readme_shows_says_what_to_do_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise UserError("Kafka cannot be reached. Check --bootstrap-servers.")
+
+    program = (ROOT / "README.md").read_text().split("```python\n")[1].split("```")[0]
+    for name in ("create_queue_topics", "QueueProducer"):
+        monkeypatch.setattr(producers, "create_queue_topics", lambda *_, **__: None)
+        monkeypatch.setattr(producers, name, refuse)
+        with pytest.raises(SystemExit) as ended:
+            exec(program, {})  # noqa: S102 - as a reader would run it
+        assert ended.value.code == "error: Kafka cannot be reached. Check --bootstrap-servers."
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in FOLDER.glob("*.py")))
