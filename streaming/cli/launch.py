@@ -51,3 +51,11 @@ def program_of(context: typer.Context, command: str, arguments: Sequence[str]) -
         signals.check()
     [program] = taken
     return program
+
+
+def value_for(context: typer.Context, command: str, arguments: Sequence[str], parameter: str) -> object:
+    """Returns the value that a command with these arguments would have for a parameter; see `program_of`."""
+    common = cast("typer.Context", context.parent)
+    function = cast("TyperGroup", common.command).commands[command]
+    with hints.about(command), function.make_context(command, list(arguments), parent=common) as own:
+        return own.params[parameter]

@@ -6,11 +6,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from streaming.cli.launch import program_of
+from streaming.cli.launch import program_of, value_for
 from streaming.cli.lines import say
 from streaming.cli.options import LogFormatOption, MetricsOptions, Place
 from streaming.cli.topics import create_missing
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 _DIFFERENT = ("QUEUE_ACTIVATION_CHECKPOINT_LOCATION", "QUEUE_ACTIVATION_GROUP_ID")
 # The option of `run` that is not for the other programs, which would take the same port.
 _METRICS_PORT = "QUEUE_ACTIVATION_METRICS_PORT"
+# The activator of a `run` that was killed has ended by then: its watchdog gives it 5 s.
+_ACTIVATOR_PATIENCE_S = 6.0
 
 
 @dataclass(frozen=True)
@@ -152,6 +154,7 @@ def run(
     --config, or from the environment.
     """
     from streaming.daemons.activator.config import Config
+    from streaming.daemons.activator.store import await_free
     from streaming.daemons.monitor.sole_monitor import MONITOR
     from streaming.daemons.query import others_here
     from streaming.daemons.router.sole_router import ROUTER
@@ -180,6 +183,8 @@ def run(
         toml_file.load(file, Config)  # an error in it ends this program before it starts others
         together = programs.of_file(file, stops, services=services)
     kafka = place.cluster()
+    of_activator = [*shared, *programs.place("activator", "--state-directory")]
+    state_directory = cast("Path", value_for(context, "activator", of_activator, "state_directory"))
     folder = [] if checkpoints is None else ["--checkpoints", str(checkpoints.absolute())]
     note = Run(
         process=runs.of_this_process(),
@@ -193,7 +198,7 @@ def run(
         options=[*folder, *stops, *of_metrics],
         config=options_file,
         place=hints.place(),
-        state_directory=str((checkpoints or Path("checkpoints")).absolute() / "activator"),
+        state_directory=str(state_directory.absolute()),
     )
     # Lines of JSON are for programs.
     is_told = log_format is LogFormat.TEXT
@@ -205,11 +210,22 @@ def run(
                 # Another `run` may have started since the look.
                 others_here.refuse_beside_start(place.bootstrap_servers, place.topic_prefix, note.programs, note.file)
             hints.begin_run(has_checkpoints=checkpoints is not None)
+            if file is not None and not (take_over and _ends_activator(note)):
+                with hints.about("activator"):
+                    await_free(state_directory, _ACTIVATOR_PATIENCE_S)
             note_ready = noted.enter_context(runs.noted(note))
             if file is not None and (created := create_missing(kafka, place.topics(), with_services=services)):
                 say(f"created {plural(len(created), 'topic')}: {', '.join(created)}")
         code = _run_together(context, together, note_ready)
     raise typer.Exit(code)
+
+
+def _ends_activator(note: Run) -> bool:
+    """Returns whether the `run` whose place is taken has the activator on the state directory, which then ends too."""
+    other = runs.last(note.servers, note.prefix)
+    if other is None or not other.is_running or "activator" not in other.programs:
+        return False
+    return other.state_directory == note.state_directory
 
 
 def _absolute(file: Path | None) -> str | None:

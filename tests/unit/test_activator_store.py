@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from rich.console import Console
 
@@ -218,17 +219,37 @@ def test_a_state_directory_has_one_activator(tmp_path: Path) -> None:
     assert not stores.is_locked(tmp_path)
     lock = lock_state(tmp_path / "state")
     assert stores.is_locked(tmp_path / "state")
-    with pytest.raises(UserError, match="Another activator uses the state directory"):
+    in_use = rf"Another activator \(process {os.getpid()}\) uses the state directory {tmp_path}/state\. Stop it"
+    with pytest.raises(UserError, match=in_use):
         lock_state(tmp_path / "state")
+    with pytest.raises(UserError, match=in_use):
+        stores.await_free(tmp_path / "state", 0.0)
     lock.close()
+    stores.await_free(tmp_path / "state", 0.0)
     assert not stores.is_locked(tmp_path / "state")
     lock_state(tmp_path / "state").close()
+
+
+@pytest.mark.parametrize("text", [b"", b"no process", msgspec.json.encode(Identity(os.getpid(), 1, "another boot"))])
+def test_only_a_process_that_runs_here_is_named_as_the_other_activator(text: bytes, tmp_path: Path) -> None:
+    with lock_state(tmp_path):
+        (tmp_path / "lock").write_bytes(text)
+        with pytest.raises(UserError, match="Another activator uses the state directory"):
+            lock_state(tmp_path)
+
+
+def test_the_process_in_the_lock_is_that_of_the_last_activator(tmp_path: Path) -> None:
+    (tmp_path / "lock").write_bytes(msgspec.json.encode(Identity(1, 1, "another boot")) * 9)
+    with lock_state(tmp_path), pytest.raises(UserError, match=rf"\(process {os.getpid()}\)"):
+        lock_state(tmp_path)
 
 
 def test_a_state_directory_below_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="cannot be used"):
         lock_state(tmp_path / "file" / "state")
+    with pytest.raises(UserError, match="cannot be used"):
+        stores.await_free(tmp_path / "file" / "state", 0.0)
 
 
 def test_status_before_the_first_notification(tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from streaming.cli import run, topics
+from streaming.daemons.activator import store as stores
+from streaming.daemons.activator.store import lock_state
 from streaming.daemons.monitor.sole_monitor import MONITOR
 from streaming.daemons.query import application, others_here
 from streaming.daemons.query.application import QueryProgram
@@ -371,6 +373,62 @@ def test_kafka_that_does_not_say_who_runs_is_left_to_the_programs(
     assert len(started.programs) == 3
 
 
+class TestBesideAnotherActivator:
+    """Another activator has the state directory, which is locked."""
+
+    @pytest.fixture(autouse=True)
+    def little_patience(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(run, "_ACTIVATOR_PATIENCE_S", 0.5)
+
+    @pytest.mark.parametrize("words", [[], ["--take-over"]], ids=["alone", "take over"])
+    @pytest.mark.parametrize("place", ["option", "table", "default"])
+    def test_it_is_refused_before_anything_is_started_or_taken_over(
+        self, place: str, words: list[str], file: Path, started: Started, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(file.parent)
+        options = file.parent / "options.toml"
+        options.write_text('[activator]\nstate-directory = "elsewhere"\n' if place == "table" else "")
+        monkeypatch.setattr(run, "create_missing", lambda *_, **__: pytest.fail("topics were created"))
+        kept = ["--checkpoints", "kept"] if place == "option" else []
+        state = {"option": "kept/activator", "table": "elsewhere", "default": "checkpoints/activator"}[place]
+        with lock_state(Path(state)):
+            said = run_command("--config", str(options), "run", str(file), *kept, *words, code=2)
+        other = "--checkpoints" if place == "option" else "`state-directory` in the table [activator]"
+        assert f"Another activator (process {os.getpid()}) uses the state directory" in " ".join(said.split())
+        assert f"{state}. Stop it, or give this one another {other}" in " ".join(said.split())
+        assert not started.programs
+        assert runs.last("localhost:9092", "") is None
+
+    def test_one_of_the_run_whose_place_is_taken_is_in_nobodys_way(
+        self, file: Path, started: Started, other: subprocess.Popen[bytes], tmp_path: Path
+    ) -> None:
+        state = tmp_path / "kept" / "activator"
+        words = ["run", str(file), "--take-over", "--checkpoints", str(state.parent)]
+        programs = ["monitor", "activator"]
+        with lock_state(state):
+            runs._write(starting(other.pid, programs=["monitor"], state_directory=str(state)))
+            run_command(*words, code=2)
+            runs._write(starting(other.pid, programs=programs, state_directory=str(tmp_path)))
+            run_command(*words, code=2)
+            runs._write(starting(other.pid, programs=programs, state_directory=str(state)))
+            run_command(*words)
+        assert len(started.programs) == 3
+
+    def test_one_that_is_ending_is_waited_for(
+        self, file: Path, started: Started, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(run, "_ACTIVATOR_PATIENCE_S", 60.0)
+        lock = lock_state(tmp_path / "activator")
+        monkeypatch.setattr(stores.time, "sleep", lambda _: lock.close())
+        run_command("run", str(file), "--checkpoints", str(tmp_path))
+        assert len(started.programs) == 3
+
+    def test_a_run_without_a_file_needs_no_activator(self, started: Started, tmp_path: Path) -> None:
+        with lock_state(tmp_path / "activator"):
+            run_command("run", "--checkpoints", str(tmp_path))
+        assert len(started.programs) == 3
+
+
 def starting(pid: int, **more: Any) -> runs.Run:
     """Returns the note of a `run` that starts in another process."""
     process = identity_of(pid)
@@ -380,9 +438,12 @@ def starting(pid: int, **more: Any) -> runs.Run:
         namespace=runs.namespace(),
         servers="localhost:9092",
         prefix="",
-        programs=["monitor"],
-        state_directory="/srv/checkpoints/activator",
-        **{"started_ms": 1_000, **more},
+        **{
+            "programs": ["monitor"],
+            "state_directory": "/srv/checkpoints/activator",
+            "started_ms": 1_000,
+            **more,
+        },
     )
 
 

@@ -18,7 +18,7 @@ from streaming.daemons.activator.settings import ActivatorEvent
 from streaming.errors import UserError
 from streaming.system import hints
 from streaming.system.file_lock import try_lock
-from streaming.system.process_identity import Identity
+from streaming.system.process_identity import Identity, identity_of
 
 _FILE = "activator.db"
 _LOCK_FILE = "lock"
@@ -122,19 +122,57 @@ def lock_state(directory: Path) -> IO[bytes]:
     Raises:
         UserError: Another activator has the lock, or the directory cannot be used.
     """
-    try:
+    with _usable(directory):
         directory.mkdir(_DIRECTORY_MODE, parents=True, exist_ok=True)
         _make_private(directory, _DIRECTORY_MODE)
         file = _open_private(directory / _LOCK_FILE)
-    except OSError as error:
-        raise UserError(f"The state directory {directory} cannot be used: {error.strerror}") from None
     for _ in range(_LOCK_ATTEMPTS):
         if try_lock(file):
+            _note_process(file)
             return file
         time.sleep(_LOCK_RETRY_S)
     file.close()
-    raise UserError(
-        f"Another activator uses the state directory {directory}. Stop it, or give this one another "
+    raise _in_use(directory)
+
+
+def await_free(directory: Path, patience_s: float) -> None:
+    """Waits until no activator runs on this state directory.
+
+    Raises:
+        UserError: The activator that runs on the state directory does not end, or the directory cannot be used.
+    """
+    deadline_s = time.monotonic() + patience_s
+    with _usable(directory):
+        while is_locked(directory):
+            if time.monotonic() >= deadline_s:
+                raise _in_use(directory)
+            time.sleep(_LOCK_RETRY_S)
+
+
+@contextlib.contextmanager
+def _usable(directory: Path) -> Iterator[None]:
+    """Raises UserError if the state directory cannot be used."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"The state directory {directory} cannot be used: {error.strerror}") from None
+
+
+def _note_process(lock: IO[bytes]) -> None:
+    """Writes the identity of this process into its lock, for the message of `_in_use`."""
+    with contextlib.suppress(OSError):  # a full disk
+        lock.truncate(0)
+        os.write(lock.fileno(), msgspec.json.encode(identity_of(os.getpid())))
+
+
+def _in_use(directory: Path) -> UserError:
+    process = ""
+    with contextlib.suppress(OSError, msgspec.DecodeError):
+        holder = msgspec.json.decode((directory / _LOCK_FILE).read_bytes(), type=Identity)
+        if identity_of(holder.pid) == holder:
+            process = f" (process {holder.pid})"
+    return UserError(
+        f"Another activator{process} uses the state directory {directory}. Stop it, or give this one another "
         f"{hints.option('--state-directory')} and another {hints.option('--group-id')}."
     )
 
