@@ -30,6 +30,8 @@ LATEST: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 _NEWEST: OffsetSpec = OffsetSpec.max_timestamp()  # type: ignore[no-untyped-call]
 _NO_TOPIC = (KafkaError._NOENT, KafkaError.UNKNOWN_TOPIC_OR_PART)
 _TOO_OLD = (KafkaError.UNSUPPORTED_VERSION, KafkaError._UNSUPPORTED_FEATURE)
+# librdkafka's reasons of a connection that no server has accepted.
+_NOT_ACCEPTED = ("Connect to ", "Failed to resolve ")
 
 _LEADER_INTERVAL_S = 0.1
 _RETENTION_SETTING = "offsets.retention.minutes"
@@ -355,9 +357,13 @@ class Admin:
         reason = self.client.no_connection or error.args[0].str()
         if error.args[0].code() in NOBODY_ANSWERS and (server := listening(self.servers)) is not None:
             protocol = secured or " Check also security.protocol in the file of --kafka-config."
+            state, check = f"accepts connections, but does not answer as Kafka does ({reason})", "Check"
+            if reason.startswith(_NOT_ACCEPTED):
+                state = f"accepts connections now, but before that, a connection failed ({reason})"
+                check = "If Kafka has just been started there, try again. Otherwise check"
             return UserError(
-                f"{server} accepts connections, but does not answer as Kafka does ({reason}). Check "
-                f"--bootstrap-servers: another program may listen there, or Kafka hangs or is too busy.{protocol}"
+                f"{server} {state}. {check} --bootstrap-servers: another program may listen there, or Kafka hangs or "
+                f"is too busy.{protocol}"
             )
         broker = hints.broker(self.servers)
         starts = "" if broker is None else f" `{broker}` starts one on this machine."

@@ -12,9 +12,10 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from streaming.errors import UserError
-from streaming.kafka import access, last_records, patience, topic_follower, transactions
+from streaming.kafka import access, admin, last_records, patience, topic_follower, transactions
 from streaming.kafka.access import WatchfulAdmin
 from streaming.kafka.admin import Admin
+from streaming.kafka.bootstrap_servers import listening
 from streaming.kafka.clients import Cluster
 from streaming.kafka.group_coordinator import wait_for_coordinator
 from streaming.kafka.patience import Wait
@@ -92,6 +93,28 @@ def test_where_something_else_listens_no_broker_is_to_be_started(
     assert re.fullmatch(
         rf"{server} accepts connections, but does not answer as Kafka does \(.+\)\. Check --bootstrap-servers: another "
         rf"program may listen there, or Kafka hangs or is too busy\. {re.escape(protocol)}",
+        str(error.value),
+    )
+
+
+def test_a_kafka_that_begins_to_listen_while_it_is_waited_for_is_not_told_to_refuse_connections(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        server = f"127.0.0.1:{bound.getsockname()[1]}"
+
+        def listening_now(servers: str) -> str | None:
+            bound.listen()
+            return listening(servers)
+
+        monkeypatch.setattr(admin, "listening", listening_now)
+        with pytest.raises(UserError) as error:
+            Admin(Cluster(server)).topic_ids(["t"], timeout_s=0.7)
+    assert re.fullmatch(
+        rf"{server} accepts connections now, but before that, a connection failed \(Connect to .* failed: Connection "
+        r"refused\)\. If Kafka has just been started there, try again\. Otherwise check --bootstrap-servers: another "
+        r"program may listen there, or Kafka hangs or is too busy\. If Kafka is secured, .*",
         str(error.value),
     )
 
