@@ -35,7 +35,7 @@ def told(step: str, until: str = "") -> Iterator[None]:
         step: The step, such as `starting Spark`.
         until: Further words about the step, for the first line alone; empty for none.
     """
-    if not _is_told():
+    if not is_told():
         yield
         return
     say_to_user(f"{step}; {until}" if until else step)
@@ -59,15 +59,21 @@ def told_again(step: str, say: Callable[[str], None]) -> Iterator[None]:
 def _tell(step: str, is_over: Event, say: Callable[[str], None]) -> None:
     begin_s = time.monotonic()
     while not is_over.wait(AGAIN_S):
-        say(f"still {step} after {time.monotonic() - begin_s:.0f} s")
+        say(still(step, time.monotonic() - begin_s))
+
+
+def still(step: str, elapsed_s: float) -> str:
+    """Returns the line which says that a step goes on."""
+    return f"still {step} after {elapsed_s:.0f} s"
 
 
 def say_to_user(progress: str) -> None:
     """Writes a line about a start to stderr, if such lines are wanted there."""
-    if _is_told():
+    if is_told():
         sys.stderr.write(fitted(progress, sys.stderr) + "\n")
         sys.stderr.flush()
 
 
-def _is_told() -> bool:
+def is_told() -> bool:
+    """Returns whether lines about a start are wanted."""
     return _in_files[0] or sys.stderr.isatty()

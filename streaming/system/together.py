@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 
+from streaming.system import start_progress
 from streaming.system.processes import ChildProcess
 from streaming.system.stop_signals import Flag, StopSignals, is_stop_code
 from streaming.system.threads import started
@@ -116,6 +117,8 @@ class Together:
         self._lock = threading.RLock()
         self._unready = {program.name for program in programs}
         self._said_stopped: set[str] = set()
+        # The processes that were started: the time of the start, and of the next line about it.
+        self._starts: dict[str, tuple[float, float]] = {}
 
     def run(self, signals: StopSignals) -> int:
         """Runs the programs until a stop signal arrives or one of them ends; returns the exit code.
@@ -127,6 +130,7 @@ class Together:
             ended = 0
             while not ended and not signals.stop.is_set():
                 self._start_due(children, stack)
+                self._say_what_still_starts()
                 if signals.stop.wait(_POLL_INTERVAL_S):
                     break  # programs that end now may have received the same signal
                 for name, child in children.items():
@@ -147,6 +151,15 @@ class Together:
             if program.name not in children and self._unready.isdisjoint(program.after):
                 children[program.name] = self._start(program, stack)
 
+    def _say_what_still_starts(self) -> None:
+        """Prints a line about each process that is not ready for some more seconds. Parts tell their own steps."""
+        now_s = time.monotonic()
+        with self._lock:
+            for name, (begin_s, due_s) in self._starts.items():
+                if name in self._unready and now_s >= due_s and start_progress.is_told():
+                    self._starts[name] = begin_s, now_s + start_progress.AGAIN_S
+                    self._say(name, start_progress.still("starting", now_s - begin_s))
+
     def _say_what_is_stopped(self, names: Sequence[str], has_ended: bool) -> None:
         if names:
             hurries = "Ctrl-C hurries" if has_ended else "A second Ctrl-C hurries"
@@ -155,6 +168,8 @@ class Together:
     def _start(self, program: Program | Part, stack: ExitStack) -> _Running:
         if isinstance(program, Part):
             return _Thread(program, partial(self._take_line, program))
+        now_s = time.monotonic()
+        self._starts[program.name] = now_s, now_s + start_progress.AGAIN_S
         reading, writing = os.pipe()
         follower = threading.Thread(target=self._follow, args=(program, reading), name=program.name, daemon=True)
         stack.callback(follower.join, _OUTPUT_TIMEOUT_S)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.system import stop_signals, together
+from streaming.system import start_progress, stop_signals, together
 from streaming.system.stop_signals import StopSignals
 from streaming.system.together import OnReady, Part, Program, Together
 from tests.support.waiting import wait_until
@@ -203,6 +203,32 @@ def test_what_ends_together_with_a_stop_signal_was_asked_to_end_as_well(
     # As under a supervisor that sends SIGTERM to all processes of a service.
     assert run_to_their_ends(tmp_path, is_stop=True) == 0
     assert "ended with exit code" not in capfd.readouterr().out
+
+
+def test_a_process_says_every_few_seconds_that_it_is_not_ready_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(start_progress, "AGAIN_S", 0.05)
+    order = tmp_path / "order"
+    script = f"until [ -e {tmp_path}/go ]; do sleep 0.05; done; echo slow ready; sleep 60"
+    slow = Program("slow", ["/bin/sh", "-c", script], "slow ready")
+    twice = "slow | still starting after 0 s\n" * 2
+    with (
+        start_progress.in_files_too(),
+        Signaller(monkeypatch, "all ready") as signaller,
+        touched_once_said(signaller, twice, tmp_path / "go"),
+    ):
+        assert run([slow, after(waiting("last", order), "slow")]) == 0
+    before, after_it = signaller.said.split("slow | slow ready\n")
+    assert "last" not in before, "one that has not been started yet does not say so"
+    assert "slow | still starting" not in after_it
+
+
+def test_a_log_for_programs_has_no_lines_about_a_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(start_progress, "AGAIN_S", 0.0)
+    with Signaller(monkeypatch, "all ready") as signaller, start_progress.in_files_too(False):
+        assert run([waiting("a", tmp_path / "order")]) == 0
+    assert "still starting" not in signaller.said
 
 
 def test_all_that_have_ended_are_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
