@@ -9,7 +9,9 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from enum import StrEnum
 from types import TracebackType
@@ -25,6 +27,8 @@ FORMAT_VARIABLE = "QUEUE_ACTIVATION_LOG_FORMAT"
 _TEXT = "%(asctime)s %(levelname)s %(module)s: %(message)s"
 # log4j's names of levels, where they differ from Python's.
 _LEVELS = {"WARNING": "WARN", "CRITICAL": "FATAL"}
+# The beginning of each line for people: the name of a program that is a part of this process.
+_head: ContextVar[str] = ContextVar("head", default="")
 _log = logging.getLogger(__name__)
 
 
@@ -55,8 +59,9 @@ class _TextFormatter(logging.Formatter):
     converter = staticmethod(time.gmtime)  # UTC, as in all views and other lines
 
     def format(self, record: logging.LogRecord) -> str:
-        line = super().format(record)
-        return beside_its_time(line, sys.stderr) if self.usesTime() else fitted(line, sys.stderr)
+        head = _head.get()
+        line = head + super().format(record)
+        return beside_its_time(line, sys.stderr, len(head)) if self.usesTime() else fitted(line, sys.stderr)
 
 
 def configure(log_format: LogFormat) -> None:
@@ -70,9 +75,25 @@ def configure(log_format: LogFormat) -> None:
         sys.excepthook = _log_uncaught
 
 
-def beside_its_time(line: str, stream: TextIO) -> str:
-    """Returns a line that begins with a time of day, wrapped if it goes to a terminal."""
-    return fitted(line, stream, len("14:03:12 "))
+@contextmanager
+def after(head: str) -> Iterator[None]:
+    """Begins each line for people that this thread logs within the block, and threads `started` in it, with a text."""
+    token = _head.set(head)
+    try:
+        yield
+    finally:
+        _head.reset(token)
+
+
+def beside_its_time(line: str, stream: TextIO, head: int = 0) -> str:
+    """Returns a line that begins with a time of day, wrapped if it goes to a terminal.
+
+    Args:
+        line: The line.
+        stream: Where it goes.
+        head: The number of columns before the time.
+    """
+    return fitted(line, stream, head + len("14:03:12 "))
 
 
 def warn_on_screens() -> None:

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 
-from streaming.system import start_progress
+from streaming.system import logs, start_progress
 from streaming.system.processes import ChildProcess
 from streaming.system.stop_signals import Flag, StopSignals, is_stop_code
 from streaming.system.threads import started
@@ -167,7 +167,8 @@ class Together:
 
     def _start(self, program: Program | Part, stack: ExitStack) -> _Running:
         if isinstance(program, Part):
-            return _Thread(program, partial(self._take_line, program))
+            with logs.after(self._head(program.name)):
+                return _Thread(program, partial(self._take_line, program))
         now_s = time.monotonic()
         self._starts[program.name] = now_s, now_s + start_progress.AGAIN_S
         reading, writing = os.pipe()
@@ -199,8 +200,11 @@ class Together:
                     self._write(self._ready)
 
     def _say(self, name: str, text: str) -> None:
-        head = f"{name:<{self._width}} | "
+        head = self._head(name)
         self._write(head + text, len(head))
+
+    def _head(self, name: str) -> str:
+        return f"{name:<{self._width}} | "
 
     def _write(self, text: str, hang: int = 0) -> None:
         with self._lock:

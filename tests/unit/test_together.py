@@ -1,7 +1,9 @@
 """Programs that run as one: their lines, the end of one of them, and the order in which they are stopped."""
 
 import io
+import logging
 import os
+import re
 import signal
 import sys
 import threading
@@ -12,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.system import start_progress, stop_signals, together
+from streaming.system import logs, start_progress, stop_signals, together
 from streaming.system.stop_signals import StopSignals
 from streaming.system.together import OnReady, Part, Program, Together
 from tests.support.waiting import wait_until
@@ -317,6 +319,27 @@ def test_parts_of_this_process_are_ready_and_stopped_among_the_other_programs(
     lines = signaller.said.splitlines()
     assert sorted(lines[:2]) == ["first | first ready", "last  | last ready"]
     assert lines[2:4] == ["child | child ready", "all ready"]
+
+
+def test_what_a_part_logs_has_its_name_as_its_lines_have(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def logging_run(signals: StopSignals, say: Callable[[str], None]) -> int:
+        logging.getLogger(__name__).warning("Kafka is away")
+        say("ready")
+        signals.stop.wait()
+        return 0
+
+    log = io.StringIO()
+    handler = logging.StreamHandler(log)
+    handler.setFormatter(logs._TextFormatter(logs._TEXT, "%H:%M:%S"))
+    monkeypatch.setattr(logging.getLogger(), "handlers", [handler])
+    with Signaller(monkeypatch, "all ready"):
+        assert run([Part(name, logging_run, "ready") for name in ("a", "longer")]) == 0
+    logging.getLogger(__name__).warning("of no part")
+    times = re.sub(r"\d\d:\d\d:\d\d", "00:00:00", log.getvalue()).splitlines()
+    away = "00:00:00 WARNING test_together:"
+    assert sorted(times) == [f"{away} of no part", f"a      | {away} Kafka is away", f"longer | {away} Kafka is away"]
 
 
 def test_a_part_that_fails_stops_the_others(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
