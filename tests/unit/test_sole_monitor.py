@@ -6,9 +6,18 @@ tests/integration/test_sole_monitor.py has the other tests.
 import os
 import socket
 import subprocess
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
+from confluent_kafka import KafkaError
 
+from streaming.daemons.monitor.sole_monitor import MONITOR
+from streaming.daemons.query import sole_program
+from streaming.daemons.query.sole_program import SoleProgram
+from streaming.errors import UserError
+from streaming.kafka.admin import Admin, GroupMember
+from streaming.kafka.clients import Cluster
 from streaming.system.client_ids import client_id, has_ended, running_here
 from tests.support.named_process import named_process
 from tests.support.waiting import wait_until
@@ -59,3 +68,30 @@ def test_a_program_is_known_to_run_on_this_host_by_its_process_and_its_command()
         assert running_here(name.replace(host, "other-host"), "monitor") is None
     assert running_here(name, "monitor") is None
     assert running_here(client_id("/monitor"), "pytest") is None, "this process is not another one"
+
+
+def test_one_that_has_lost_its_place_names_its_successor_and_says_each_thing_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    host = client_id("/monitor").partition(f"_{os.getpid()}_")[0]
+    monkeypatch.setattr(sole_program, "_NEW_ID_TIMEOUT_S", 0.0)
+    with named_process("monitor") as process:
+        successor = GroupMember("checkpoint", f"{host}_{process.pid}_monitor", "/127.0.0.1", 1, "member-2")
+        admin = SimpleNamespace(members=lambda *_: [successor])
+        consumer = SimpleNamespace(
+            memberid=lambda: "member-1",
+            poll=lambda _: SimpleNamespace(error=lambda: KafkaError(KafkaError._FATAL, "Static consumer fenced")),
+            close=lambda: None,
+        )
+        cluster = SimpleNamespace(consumer=lambda _: consumer)
+        place = SoleProgram(cast("Cluster", cluster), cast("Admin", admin), MONITOR, "", "queue-ticks", 1)
+        monkeypatch.setattr(consumer, "subscribe", lambda *_, **__: None, raising=False)
+        with place:
+            place.join("checkpoint", "name", takes_over=True)
+            wait_until(place.has_problem, 10, "the loss of the place")
+    with pytest.raises(UserError) as lost:
+        place.check()
+    said = str(lost.value)
+    assert f"has taken this one's place: process {process.pid} on this machine ({host}_{process.pid}_monitor at" in said
+    assert "--take-over" in said
+    assert "fenced" not in said

@@ -105,7 +105,7 @@ class SoleProgram:
         self._least = partitions
         self._holds = threading.Event()
         self._is_doubted = False
-        self._fenced: KafkaError | None = None
+        self._is_fenced = False
         self._member_id = ""
         self._is_stopped = threading.Event()
         # The newest sign of life, which the thread of Spark's listener replaces, and the last committed sign.
@@ -234,9 +234,9 @@ class SoleProgram:
     def _run(self, consumer: Consumer) -> None:
         try:
             self._keep(consumer)
-            while self._fenced is not None and self._is_still_here(consumer, self._fenced):
+            while self._is_fenced and self._is_still_here(consumer):
                 consumer.close()
-                self._fenced = None
+                self._is_fenced = False
                 self._on_lost(consumer, [])
                 consumer = self._member()
                 self._keep(consumer)
@@ -247,7 +247,7 @@ class SoleProgram:
 
     def _keep(self, consumer: Consumer) -> None:
         next_look_s = next_sign_s = 0.0
-        while not self._is_stopped.is_set() and self._problem is None and self._fenced is None:
+        while not self._is_stopped.is_set() and self._problem is None and not self._is_fenced:
             message = consumer.poll(_POLL_INTERVAL_S)
             error = message.error() if message is not None else None
             if error is not None:
@@ -260,7 +260,7 @@ class SoleProgram:
             if self._sign is not self._committed and time.monotonic() >= next_sign_s:
                 next_sign_s = time.monotonic() + _SIGN_INTERVAL_S
                 self._commit_sign(consumer)
-        if self._fenced is None:
+        if not self._is_fenced:
             self._commit_sign(consumer)
             leave(consumer)
 
@@ -275,7 +275,7 @@ class SoleProgram:
     def _take(self, error: KafkaError) -> None:
         if error.code() == KafkaError._FATAL:
             # FENCED_INSTANCE_ID is the only fatal error of a consumer.
-            self._fenced = error
+            self._is_fenced = True
             return
         denied = denial(error)
         # A missing right ends the program, because waiting does not help. Kafka may accept a rejected login later, so a
@@ -283,7 +283,7 @@ class SoleProgram:
         if isinstance(denied, RightMissingError) or (denied is not None and not self._holds.is_set()):
             self._problem = denied
 
-    def _is_still_here(self, consumer: Consumer, fenced: KafkaError) -> bool:
+    def _is_still_here(self, consumer: Consumer) -> bool:
         """Returns whether this program still has its place, although Kafka has fenced the program's member.
 
         After an outage the member joins again, with another id. A commit that the outage has delayed still has the
@@ -294,15 +294,15 @@ class SoleProgram:
         while not self._is_stopped.wait(_POLL_INTERVAL_S):
             with suppress(UserError):
                 found = self._admin.members(self._group_id, _LOOK_TIMEOUT_S)
-                same = [each.member_id for each in found if each.instance_id == self._checkpoint_id]
-                if not same or same == [consumer.memberid() or self._member_id]:
+                same = [each for each in found if each.instance_id == self._checkpoint_id]
+                if not same or [each.member_id for each in same] == [consumer.memberid() or self._member_id]:
                     return True
                 if time.monotonic() < end_s:
                     continue
                 self._problem = UserError(
-                    f"Another {self._kind.name} was started on the same checkpoint, and has taken this one's place by "
-                    f"--take-over or because Kafka had heard nothing of this one. Run only one of them. "
-                    f"({fenced.str()})"
+                    f"Another {self._kind.name} was started on the same checkpoint, and has taken this one's place: "
+                    f"{_names(same)}. It was started with --take-over, or Kafka had received no heartbeat from this "
+                    "one. Run only one of them."
                 )
                 return False
         return False
