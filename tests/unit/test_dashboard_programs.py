@@ -6,7 +6,7 @@ import threading
 import time
 from contextlib import ExitStack
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -14,9 +14,11 @@ pytest.importorskip("starlette")
 
 from confluent_kafka import KafkaError, KafkaException
 from markupsafe import Markup
+from starlette.datastructures import QueryParams
 
 from streaming.cli.activators import Told
-from streaming.cli.dashboard import backlogs, batches, contact, program_pages
+from streaming.cli.dashboard import backlogs, batches, contact, health_page, program_pages
+from streaming.cli.dashboard.health_page import HealthPage
 from streaming.cli.dashboard.instants import sentence
 from streaming.cli.dashboard.kept import Kept, NotYetError
 from streaming.cli.dashboard.program_pages import Program
@@ -33,6 +35,9 @@ from streaming.wire.service_maintenance import ConnectionRow, ProgramRow, TaskRo
 from streaming.wire.signs_of_life import SignOfLife
 from streaming.wire.topics import Topics
 from tests.support.waiting import wait_until
+
+if TYPE_CHECKING:
+    from streaming.cli.dashboard.live_view import LiveView
 
 NAME = "<script>alert(1)</script>"
 ESCAPED = "&lt;script&gt;alert(1)&lt;/script&gt;"
@@ -447,6 +452,35 @@ class TestBatches:
         absent = batches.of_sign("monitor", None, 0, "no monitor runs")
         assert absent.told(0.0) == ("no monitor runs", False)
         assert batches.of_sign("monitor", self.SIGN, 1_005_000, None).told(0.0) == ("", False)
+
+
+@pytest.mark.parametrize("slow", ["_find_faults", "_find_signs"])
+def test_the_page_of_faults_is_answered_while_they_are_still_searched(
+    slow: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_end = threading.Event()
+    found: dict[str, Any] = {"_find_faults": [], "_find_signs": ([], [])}
+
+    def find(name: str) -> Any:
+        assert name != slow or may_end.wait(SOON_S)
+        return found[name]
+
+    for name in found:
+        monkeypatch.setattr(HealthPage, name, lambda _, name=name: find(name))
+    monkeypatch.setattr(health_page, "_LONGEST_S", 0.0)
+    contact = SimpleNamespace(silent_since_ms=lambda: None)
+    page = HealthPage(cast("LiveView", SimpleNamespace(contact=contact)))
+    with pytest.raises(NotYetError):
+        page.health(QueryParams())
+    may_end.set()
+
+    def is_found() -> bool:
+        try:
+            return [part.name for part in page.health(QueryParams()).parts] == ["faults", "warnings", "signs"]
+        except NotYetError:
+            return False
+
+    wait_until(is_found, SOON_S, "the faults")
 
 
 def test_faults_are_sentences_with_their_commands() -> None:

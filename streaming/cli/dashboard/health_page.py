@@ -18,6 +18,8 @@ from streaming.kafka.bootstrap_servers import own_addresses
 _SIGNS_EVERY_S = 5.0
 # Faults take some seconds to find. The search runs only while this page is open in a browser.
 _FAULTS_EVERY_S, _FAULTS_FRESH_S = 15.0, 120.0
+# Then the page says that it looks, because the first search may take 15 s on a busy machine.
+_LONGEST_S = 1.0
 
 
 class HealthPage:
@@ -26,8 +28,8 @@ class HealthPage:
     def __init__(self, view: LiveView) -> None:
         self._view = view
         silent_since_ms = view.contact.silent_since_ms
-        self._signs = Kept(_SIGNS_EVERY_S, silent_since_ms=silent_since_ms)
-        self._faults = Kept(_FAULTS_EVERY_S, _FAULTS_FRESH_S, silent_since_ms)
+        self._signs = Kept(_SIGNS_EVERY_S, silent_since_ms=silent_since_ms, longest_s=_LONGEST_S)
+        self._faults = Kept(_FAULTS_EVERY_S, _FAULTS_FRESH_S, silent_since_ms, _LONGEST_S)
 
     def health(self, _: QueryParams) -> Page:
         """Returns the page."""

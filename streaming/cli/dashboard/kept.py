@@ -52,7 +52,11 @@ class Kept:
     """The last answers to some questions. Each answer is found anew after some time if a page asks."""
 
     def __init__(
-        self, every_s: float = 1.5, fresh_s: float = 20.0, silent_since_ms: Callable[[], int | None] = lambda: None
+        self,
+        every_s: float = 1.5,
+        fresh_s: float = 20.0,
+        silent_since_ms: Callable[[], int | None] = lambda: None,
+        longest_s: float | None = None,
     ) -> None:
         """Creates the object, which has no answers yet.
 
@@ -61,10 +65,12 @@ class Kept:
             fresh_s: The time for which an answer is shown while the next search lasts, or fails.
             silent_since_ms: Returns since when Kafka has not answered; None if it answers. While Kafka is silent,
                 nothing asks it, because questions fail then or find little. Answers that were fresh before are shown.
+            longest_s: The longest time for which a page waits for an answer; None: as long as most pages.
         """
         self._every_s = every_s
         self._fresh_s = fresh_s
         self._silent_since_ms = silent_since_ms
+        self._longest_s = longest_s
         self._questions: OrderedDict[str, _Question] = OrderedDict()
         self._changed = threading.Condition()
 
@@ -96,7 +102,9 @@ class Kept:
             if not question.is_asked and now_s - max(question.found_s, question.failed_s) >= self._every_s:
                 question.is_asked = True
                 started(lambda: self._ask(question, find))
-            self._changed.wait_for(lambda: question.answer or question.error, _LONGEST_S)
+            self._changed.wait_for(
+                lambda: question.answer or question.error, _LONGEST_S if self._longest_s is None else self._longest_s
+            )
             if question.answer is not None:
                 return question.answer
             raise question.error or NotYetError

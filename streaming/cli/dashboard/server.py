@@ -212,7 +212,8 @@ class Dashboard:
             with hints.anew():
                 return entry.build(query)
         except NotYetError:
-            return Page(entry.name or "Not known yet", [Part("looking", "looking.html")], status=202)
+            looking = [Part("looking", "looking.html")]
+            return Page(entry.name or "Not known yet", looking, status=202, every_s=_LOOK_S)
         except UserError as error:
             return Page(entry.name or "Not known", [Part("error", "error.html", {"error": str(error)})], status=503)
 
