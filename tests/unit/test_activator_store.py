@@ -230,7 +230,11 @@ def test_a_state_directory_has_one_activator(tmp_path: Path) -> None:
     lock_state(tmp_path / "state").close()
 
 
-@pytest.mark.parametrize("text", [b"", b"no process", msgspec.json.encode(Identity(os.getpid(), 1, "another boot"))])
+@pytest.mark.parametrize(
+    "text",
+    [b"", b"no process", msgspec.json.encode(Identity(os.getpid(), 1, "another boot"))],
+    ids=["empty", "text", "another boot"],
+)
 def test_only_a_process_that_runs_here_is_named_as_the_other_activator(text: bytes, tmp_path: Path) -> None:
     with lock_state(tmp_path):
         (tmp_path / "lock").write_bytes(text)
