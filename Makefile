@@ -33,7 +33,7 @@ setup: $(STAMP) prepare ## build .venv with $(PYTHON), fetch the jars, and prepa
 	@echo
 	@echo "Set-up is complete. .venv has the command queue-activation. The jars of Spark's Kafka connector and of the broker,"
 	@echo "and the archive of Java's classes, are outside of this folder (QUEUE_ACTIVATION_CACHE, or ~/.cache)."
-	@echo "Next:  make demo                      show everything on this machine, in two minutes"
+	@echo "Next:  make demo                      show everything on this machine, usually in two minutes"
 	@echo "  or:  . .venv/bin/activate           and then, with your own Kafka, queue-activation run --help"
 
 # Not required: without it, the first command that needs the jars fetches them, and starts take half as long again.

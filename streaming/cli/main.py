@@ -157,9 +157,10 @@ def demo(
         bool, typer.Option("--keep", help="Keep everything up until Ctrl-C, to look at and to try.")
     ] = False,
 ) -> None:
-    """Run everything on this machine: broker, monitor, senders and real readers. Ends by itself within two minutes.
+    """Run everything on this machine: broker, monitor, senders and real readers.
 
-    Meanwhile the dashboard shows what happens and why, at the address that is printed.
+    Ends by itself, usually within two minutes. Meanwhile the dashboard shows what happens and why, at the
+    address that is printed.
     """
     if context.invoked_subcommand is not None:
         return
@@ -172,9 +173,9 @@ def demo(
 def demo_services() -> None:
     """Show services: a shop talks to a stock, by name.
 
-    Runs broker, monitor, router, transport and real readers on this machine, and ends by itself within two minutes.
-    A route changes while orders flow, messages wait for a service that is not there yet, and a timer sends a reminder.
-    Exit code 1 if a message was lost, delivered twice, out of order or to the wrong place, or not answered.
+    Runs broker, monitor, router, transport and real readers on this machine, and ends by itself, usually within two
+    minutes. A route changes while orders flow, messages wait for a service that is not there yet, and a timer sends a
+    reminder. Exit code 1 if a message was lost, delivered twice, out of order or to the wrong place, or not answered.
     """
     from streaming.cli.demo import services as the_demo
 
@@ -185,9 +186,9 @@ def demo_services() -> None:
 def demo_instances() -> None:
     """Show several instances: orders in one Kafka cluster, the stock in another.
 
-    Runs two brokers, three routers and three transports on this machine, and ends by itself within three minutes. The
-    link between the clusters is cut for 20 s while orders flow, a third instance sends messages on past it, and a
-    mirror takes over. Exit code 1 if a message was lost, delivered twice or out of order, or not answered.
+    Runs two brokers, three routers and three transports on this machine, and ends by itself, usually within three
+    minutes. The link between the clusters is cut for 20 s while orders flow, a third instance sends messages on past
+    it, and a mirror takes over. Exit code 1 if a message was lost, delivered twice or out of order, or not answered.
     """
     from streaming.cli.demo import instances as the_demo
 
@@ -198,9 +199,10 @@ def demo_instances() -> None:
 def demo_observe() -> None:
     """Show consumers that know only Kafka, started on demand.
 
-    Runs broker, monitor, observer and activator on this machine, and ends by itself within two minutes. The consumers
-    use confluent-kafka, kafka-python and Java's client. Beside each activation is the number of readers that a lag rule
-    with KEDA's defaults would have wanted. Exit code 1 if a message was not read or a consumer received nothing.
+    Runs broker, monitor, observer and activator on this machine, and ends by itself, usually within two minutes. The
+    consumers use confluent-kafka, kafka-python and Java's client. Beside each activation is the number of readers that
+    a lag rule with KEDA's defaults would have wanted. Exit code 1 if a message was not read or a consumer received
+    nothing.
     """
     from streaming.cli.demo import observe as the_demo
 

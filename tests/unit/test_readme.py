@@ -320,6 +320,12 @@ def test_make_and_the_readme_name_the_same_time_for_the_set_up() -> None:
         assert sentence in " ".join((ROOT / name).read_text().split())
 
 
+def test_no_time_is_promised_for_a_demo_because_it_depends_on_the_machine() -> None:
+    for name in ("README.md", "docs/guide/demo.md", "Makefile", "streaming/cli/main.py"):
+        text = " ".join((ROOT / name).read_text().split())
+        assert set(re.findall(r"(\w+) (?:with)?in (?:two|three) minutes", text)) == {"usually"}, name
+
+
 def test_the_demo_in_the_readme_is_shortened_from_that_of_the_guide() -> None:
     readme, guide = (fenced_blocks(path.read_text(), "text") for path in (ROOT / "README.md", GUIDE / "demo.md"))
 
