@@ -284,7 +284,7 @@ def test_a_second_activator_on_the_same_state_is_refused(activating: Activating)
         command = [*THIS_COMMAND, *activating.options()]
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=own_environment())
         assert done.returncode == 2
-        assert "Another activator uses the state directory" in done.stderr
+        assert re.search(r"Another activator \(process \d+\) uses the state directory", done.stderr)
         assert start.notification_id == ""
 
 
