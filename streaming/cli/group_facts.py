@@ -13,7 +13,7 @@ from streaming.errors import UserError
 from streaming.kafka.access import denial
 from streaming.kafka.admin import ADMIN_TIMEOUT_S, Admin
 from streaming.kafka.clients import Cluster
-from streaming.kafka.patience import COORDINATOR_TIMEOUT_S
+from streaming.kafka.patience import COORDINATOR_REQUEST_S, COORDINATOR_TIMEOUT_S
 
 NOT_SEEN = "does not exist, or this user may not see it"
 _NOT_THERE = (ConsumerGroupState.DEAD, ConsumerGroupState.UNKNOWN)
@@ -115,7 +115,7 @@ def _look(admin: Admin, name: str) -> tuple[str | None, int, set[str]]:
             raise
         return None, 0, set()
     asked = [ConsumerGroupTopicPartitions(name)]
-    (future,) = client.list_consumer_group_offsets(asked, request_timeout=COORDINATOR_TIMEOUT_S).values()
+    (future,) = client.list_consumer_group_offsets(asked, request_timeout=COORDINATOR_REQUEST_S).values()
     committed = {each.topic for each in client.result(future, COORDINATOR_TIMEOUT_S).topic_partitions}
     read = {place.topic for each in group.members if each.assignment for place in each.assignment.topic_partitions}
     state = None if group.state in _NOT_THERE else group.state.name.capitalize()

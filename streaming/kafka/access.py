@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicCollection
 from confluent_kafka.admin import AclOperation, AdminClient
 
 from streaming.errors import UserError
-from streaming.kafka.patience import COORDINATOR_TIMEOUT_S, REQUEST_TIMEOUT_S, Wait
+from streaming.kafka.patience import COORDINATOR_REQUEST_S, COORDINATOR_TIMEOUT_S, REQUEST_TIMEOUT_S, Wait
 from streaming.system.documents import document
 
 # Topic -> the operations that a client needs on it.
@@ -51,8 +51,8 @@ _JAVA_ERRORS = {
 _JAVA_DENIAL = re.compile(rf"({'|'.join(_JAVA_ERRORS)}): (.*)")
 
 _POLL_INTERVAL_S = 0.1
-# The time-outs of all requests are shorter.
-_LOST_AFTER_S = 90.0
+# The time-outs of all requests but those to coordinators are shorter.
+_LOST_AFTER_S = COORDINATOR_TIMEOUT_S
 # The broker before the reason for a failed connection, and the state of the connection after it.
 _LIBRDKAFKAS_DETAILS = re.compile(r"^\S+: | \(after \d+ms in state .*")
 
@@ -175,16 +175,16 @@ class WatchfulAdmin(AdminClient):
         The errors are those of `result`.
         """
         (future,) = self.describe_consumer_groups(
-            [group_id], request_timeout=COORDINATOR_TIMEOUT_S, include_authorized_operations=with_rights
+            [group_id], request_timeout=COORDINATOR_REQUEST_S, include_authorized_operations=with_rights
         ).values()
         return self.result(future, COORDINATOR_TIMEOUT_S)
 
     def result(self, future: "Future[T]", timeout_s: float = REQUEST_TIMEOUT_S, lost_after_s: float | None = None) -> T:
-        """Returns the answer to a request. The request's own time-out bounds the wait.
+        """Returns the answer to a request.
 
         Args:
             future: The answer.
-            timeout_s: The request's time-out, for the sentence about a long wait.
+            timeout_s: The longest wait, for the sentence about a long wait.
             lost_after_s: The time after which no answer will come. If Kafka stands still while a request begins,
                 librdkafka 2.16.1 may never end the request.
 

@@ -4,7 +4,8 @@ If a request of librdkafka's admin client times out before the client has found 
 request, but uses it again when the coordinator appears. This aborts the process ("Assertion `eonce->refcnt > 0'
 failed", https://github.com/confluentinc/librdkafka/issues/4605, not mended in 2.16.1). A consumer's requests have no
 such fault. So a consumer asks for committed offsets, and before each other request, a consumer waits until the
-coordinator answers. Kafka may still stop before the request, so the request waits longer than most outages last.
+coordinator answers. Kafka may still stop before the request, so the time-out of the request is longer than almost all
+outages.
 """
 
 import time

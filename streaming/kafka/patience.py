@@ -11,8 +11,11 @@ from streaming.system.logs import for_screens
 
 # The longest wait for the answer to a request of most programs.
 REQUEST_TIMEOUT_S = 10.0
-# The time-out of a request of the admin client to a coordinator that has just answered.
+# The longest wait for an answer of a coordinator that has just answered.
 COORDINATOR_TIMEOUT_S = 60.0
+# The time-out of the request itself: the longest that librdkafka accepts, because a request that times out while Kafka
+# is away may abort the process when Kafka is back (see group_coordinator).
+COORDINATOR_REQUEST_S = 3600.0
 # After these times, a user is told the reason of a wait. A busy broker may take some seconds to answer. After a failed
 # connection, there is no reason to wait so long.
 _SILENCE_S = 5.0

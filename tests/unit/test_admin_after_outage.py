@@ -30,7 +30,7 @@ def test_coordinators_of_groups_are_asked_by_new_clients(admin: Admin, monkeypat
         return future.result()
 
     monkeypatch.setattr("streaming.kafka.admin.wait_for_coordinator", lambda *_: None)
-    monkeypatch.setattr("streaming.kafka.access.COORDINATOR_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("streaming.kafka.access.COORDINATOR_REQUEST_S", 0.2)
     monkeypatch.setattr(WatchfulAdmin, "result", result)
     for _ in range(2):
         with pytest.raises(UserError, match="cannot be reached"):

@@ -208,12 +208,18 @@ def test_a_request_to_a_coordinator_says_how_long_it_may_take(
 ) -> None:
     monkeypatch.setattr(access, "_LOST_AFTER_S", 0.7)
     monkeypatch.setattr(Admin, "client_for_group", lambda admin, *_: admin.client)
-    lost: dict[str, Future[object]] = {"g": Future()}
-    monkeypatch.setattr(WatchfulAdmin, "describe_consumer_groups", lambda *_, **__: lost)
+    times: list[float] = []
+
+    def ask(_: WatchfulAdmin, groups: list[str], *, request_timeout: float, **__: object) -> dict[str, Future[object]]:
+        times.append(request_timeout)
+        return {group: Future() for group in groups}
+
+    monkeypatch.setattr(WatchfulAdmin, "describe_consumer_groups", ask)
     with pytest.raises(UserError):
         Admin(Cluster(silent)).members("g", 1.0)
     (line,) = said(caplog)
     assert re.search(r" up to (59|60) s more$", line)
+    assert times == [3600.0], "the request may time out in the outage, and abort the process after it"
 
 
 def test_a_refused_connection_is_told_sooner_than_silence(
