@@ -1,7 +1,7 @@
 """The dashboard without Kafka: rows of a view in memory, and requests to the application without a socket."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from streaming.cli.dashboard.activations import of_notification
 from streaming.cli.dashboard.live_view import LiveView
 from streaming.cli.dashboard.pages import QueuePages
 from streaming.cli.dashboard.server import Dashboard, Entry, News, application
+from streaming.cli.present import NOBODY_MISSING, Present
 from streaming.core.times import iso_time
 from streaming.kafka.clients import Cluster
 from streaming.system import wall_clock
@@ -70,9 +71,13 @@ class RowsInMemory(LiveView):
         activations: list[Activation] | None = None,
     ) -> None:
         super().__init__(Cluster("127.0.0.1:1", {}), Topics(""))
+        self.found: tuple[Present, Sequence[str]] = NOBODY_MISSING, ()
         self._monitors.rows = {each["queue_name"]: each for each in rows}
         for each in activations or []:
             self._activations.take(of_notification(each))
+
+    def programs(self) -> tuple[Present, Sequence[str]]:
+        return self.found
 
 
 def application_of(

@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import threading
 import time
 from queue import SimpleQueue
 
@@ -13,15 +12,16 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from streaming.cli import activators, presence
-from streaming.cli.dashboard import live_view, server
+from streaming.cli.dashboard import server
 from streaming.cli.dashboard.activations import of_notification
 from streaming.cli.dashboard.group_map import GroupMap
+from streaming.cli.dashboard.live_view import LiveView
 from streaming.cli.dashboard.pages import QueuePages, _answer
 from streaming.cli.dashboard.server import Dashboard, Entry, News, Page, Part, application
 from streaming.cli.dashboard.timeline import Reader, Span, Timeline
 from streaming.cli.group_facts import GroupFacts
 from streaming.cli.group_survey import Finding
-from streaming.cli.present import Present
+from streaming.cli.present import NOBODY_MISSING, Present
 from streaming.cli.queue_facts import QueueFacts
 from streaming.core.activation.definition import ActivationClause, QueueDefinition
 from streaming.core.observer.pictures import GroupState
@@ -29,9 +29,11 @@ from streaming.core.observer.question import Answer as FinalAnswer
 from streaming.core.observer.verdict import Verdict
 from streaming.core.times import iso_time
 from streaming.kafka.admin import Admin
+from streaming.kafka.clients import Cluster
 from streaming.kafka.group_looks import GroupKind
 from streaming.system import wall_clock
 from streaming.wire.notifications import Activation
+from streaming.wire.topics import Topics
 from tests.support.dashboards import HOSTILE, NAMES, Answer, RowsInMemory, activation, application_of, ask, row
 from tests.unit.test_told_activators import ROW, told
 
@@ -121,8 +123,7 @@ def test_readers_and_states_that_no_program_keeps_up_to_date_are_unknown_and_nev
         row("payments", max_queue_readers=2, is_activation_enabled=True, tasks_running=1),
     ]
     view = RowsInMemory(rows)
-    view.present = Present(observer=False, host=False)
-    view.warnings = ["no observer is in the consumer group"]
+    view.found = Present(observer=False, host=False), ["no observer is in the consumer group"]
     text = shown(view)
     assert re.findall(r'data-label="Readers"><span>([^<]*)', text) == [
         "0 waiting in RECEIVE, tasks requested 1 of 2",
@@ -131,7 +132,7 @@ def test_readers_and_states_that_no_program_keeps_up_to_date_are_unknown_and_nev
     ]
     assert "Readers: 1 task, members of 2 consumer groups unknown, 0 waiting in RECEIVE." in text
     assert "no observer is in the consumer group" in text
-    view.present = Present(observer=True, unwatched=frozenset({"group"}))
+    view.found = Present(observer=True, unwatched=frozenset({"group"})), []
     text = shown(view)
     assert "Readers: 1 task, 2 members of consumer groups, members of 1 consumer group unknown" in text
     assert '<span class="state not-watched">not watched</span>' in text
@@ -145,41 +146,36 @@ def test_the_page_of_queues_looks_for_the_programs_that_its_rows_need(monkeypatc
     monkeypatch.setattr(Admin, "members", lambda _self, _group, _timeout_s: [])
     monkeypatch.setattr(activators, "read", lambda *_: {"group": [gone]})
     watched = row("group", members=0, unread_messages=0, observer_silent_since="2026-01-31T12:00:00.000Z")
-    view = RowsInMemory([watched, row("payments", max_queue_readers=2, is_activation_enabled=True)])
+    payments = row("payments", max_queue_readers=2, is_activation_enabled=True)
     monkeypatch.setattr(presence, "stopping_hosts", lambda *_: frozenset())
-    view.look_around(view.monitors())
-    assert view.present == Present(observer=False, host=False, unwatched=frozenset({"group"}))
-    assert [each.partition(" is in")[0] for each in view.warnings] == ["no host", "no observer"]
-    view.look_around([row("orders")])
-    assert (view.present, view.warnings) == (Present(), [])
+    view = LiveView(Cluster("127.0.0.1:1"), Topics())
+    assert view.programs() == (NOBODY_MISSING, ())
+    view._monitors.rows = {"group": watched, "payments": payments}
+    present, warnings = view.programs()
+    assert present == Present(observer=False, host=False, unwatched=frozenset({"group"}))
+    assert [each.partition(" is in")[0] for each in warnings] == ["no host", "no observer"]
+    view = LiveView(Cluster("127.0.0.1:1"), Topics())
+    view._monitors.rows = {"orders": row("orders")}
+    assert view.programs() == (Present(), [])
 
 
-def test_programs_are_looked_for_only_while_kafka_answers(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(live_view, "_ROWS_EVERY_S", 0.01)
-    monkeypatch.setattr(live_view, "_LOOK_EVERY_S", 0.01)
-    view, looks = RowsInMemory([row("orders")]), SimpleQueue[list[dict[str, object]]]()
-    silent_since: list[int | None] = [0]
-    asked = SimpleQueue[None]()
+def test_programs_are_looked_for_only_while_kafka_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    view = LiveView(Cluster("127.0.0.1:1"), Topics())
+    looks = SimpleQueue[None]()
 
-    def silent_since_ms() -> int | None:
-        asked.put(None)
-        return silent_since[0]
+    def look(*_: object) -> Present:
+        looks.put(None)
+        return Present(host=False)
 
-    monkeypatch.setattr(view.contact, "silent_since_ms", silent_since_ms)
-    monkeypatch.setattr(view, "look_around", looks.put)
-    thread = threading.Thread(target=view._watch_programs)
-    thread.start()
-    try:
-        for _ in range(3):
-            asked.get(timeout=SOON_S)
-        assert looks.empty()
-        silent_since[0] = None
-        assert [each["queue"] for each in looks.get(timeout=SOON_S)] == ["orders"]
-    finally:
-        view._is_stopped.set()
-        thread.join(SOON_S)
+    monkeypatch.setattr(presence, "look", look)
+    view._monitors.rows = {"payments": row("payments", max_queue_readers=2)}
+    view.contact._answered_ms = 0
+    assert view.programs() == (NOBODY_MISSING, ())
+    assert looks.empty()
+    view.contact._answered_ms = None
+    assert view.programs() == (Present(host=False), [])
+    assert view.programs() == (Present(host=False), [])
+    assert looks.qsize() == 1, "it looks again after a while"
 
 
 def test_without_groups_and_tasks_only_readers_that_wait_are_counted() -> None:

@@ -3,24 +3,24 @@
 import logging
 import threading
 from array import array
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import msgspec
 from confluent_kafka import Message
 
-from streaming.cli import activators, group_entries, lines, presence
+from streaming.cli import activators, group_entries, presence
 from streaming.cli.dashboard.activations import Activated, Activations, of_notification, of_task
 from streaming.cli.dashboard.contact import Contact
+from streaming.cli.dashboard.kept import Kept, NotYetError
 from streaming.cli.present import NOBODY_MISSING, Present
 from streaming.cli.tables import row_decoder
 from streaming.errors import UserError
 from streaming.kafka.clients import Cluster
 from streaming.kafka.latest_rows import LatestRows
 from streaming.kafka.topic_follower import Start, TopicFollower
-from streaming.system import hints, wall_clock
+from streaming.system import wall_clock
 from streaming.wire.notifications import decode
 from streaming.wire.output_records import MonitorRow
 from streaming.wire.record_decoders import RecordDecoder
@@ -32,8 +32,9 @@ _KEPT_ACTIVATIONS = 2_000
 # Points of a queue's sparkline, and the shortest time between two of them.
 _POINTS = 60
 _POINT_MS = 5_000
-# A look at observers and hosts comes after this time, or sooner while no row has been read.
-_LOOK_EVERY_S, _ROWS_EVERY_S = 10.0, 1.0
+# The least time between two looks at observers and hosts, the time for which the result of a look is shown at most, and
+# the longest time for which a page waits for the first result.
+_LOOK_EVERY_S, _LOOK_FRESH_S, _LONGEST_S = 10.0, 60.0, 1.0
 _log = logging.getLogger(__name__)
 
 
@@ -42,8 +43,6 @@ class LiveView:
 
     Attributes:
         contact: The contact with Kafka and with the monitor.
-        present: The programs that run, of those that the rows need.
-        warnings: The sentences about programs that do not run, or about which nothing is known.
         version: A number that grows with each record.
     """
 
@@ -51,9 +50,8 @@ class LiveView:
         self.cluster = cluster
         self.topics = topics
         self.contact = Contact(cluster, topics)
-        self.present: Present = NOBODY_MISSING
-        self.warnings: list[str] = []
         self.version = 0
+        self._programs = Kept(_LOOK_EVERY_S, _LOOK_FRESH_S, self.contact.silent_since_ms, _LONGEST_S)
         self._problems: dict[str, str] = {}
         self._lock = threading.Lock()
         self._monitors: LatestRows[dict[str, Any]] = LatestRows(
@@ -74,7 +72,6 @@ class LiveView:
         self._threads = [
             threading.Thread(target=self._follow, args=way, name=name, daemon=True) for name, way in ways.items()
         ]
-        self._threads.append(threading.Thread(target=self._watch_programs, name="programs", daemon=True))
 
     def __enter__(self) -> "LiveView":
         self.contact.__enter__()
@@ -120,29 +117,26 @@ class LiveView:
         with self._lock:
             return self._activations.newest_first()
 
-    def _watch_programs(self) -> None:
-        wait_s = _ROWS_EVERY_S
-        while not self._is_stopped.wait(wait_s):
-            rows = self.monitors()
-            wait_s = _LOOK_EVERY_S if rows else _ROWS_EVERY_S
-            if self.contact.silent_since_ms() is None:
-                with suppress(UserError):  # `contact` says so
-                    self.look_around(rows)
+    def programs(self) -> tuple[Present, Sequence[str]]:
+        """Returns which programs run, of those that the rows need, and sentences about those that do not run.
 
-    def look_around(self, rows: list[dict[str, Any]]) -> None:
-        """Notes which of the programs run that rows of the monitors view need.
-
-        Raises:
-            UserError: Kafka cannot be reached, or refuses.
+        Looks at programs only when it is called, and only while Kafka answers.
         """
+        if not self._monitors.rows:
+            return NOBODY_MISSING, ()
+        try:
+            answer = self._programs.get("programs", self._look_around)
+        except (NotYetError, UserError):  # `contact` tells of a Kafka that does not answer
+            return NOBODY_MISSING, ()
+        return answer.found, answer.warnings
+
+    def _look_around(self) -> Present:
+        rows = self.monitors()
         silent = [row for row in rows if row.get("observer_silent_since") is not None]
-        with hints.anew(), lines.noted() as warnings:
-            told = activators.of_interest(self.cluster, self.topics, silent)
-            file = activators.file_of_observer(self.topics, told)
-            present = presence.look(self.cluster, self.topics, rows, NOBODY_MISSING, file)
-        self.present = replace(present, unwatched=frozenset(group_entries.removed(silent, told)))
-        self.warnings = list(dict.fromkeys(warnings))
-        self.version += 1
+        told = activators.of_interest(self.cluster, self.topics, silent)
+        file = activators.file_of_observer(self.topics, told)
+        present = presence.look(self.cluster, self.topics, rows, NOBODY_MISSING, file)
+        return replace(present, unwatched=frozenset(group_entries.removed(silent, told)))
 
     def _follow(self, topic: str, take: Callable[[Message], None], start: Start, recent_ms: int | None) -> None:
         while not self._is_stopped.is_set():

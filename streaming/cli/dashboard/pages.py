@@ -65,7 +65,7 @@ class QueuePages:
         """Returns the page of queues: all, or the results of a search, sorted, a hundred at a time."""
         search, state, sort = query.get("search", ""), query.get("state", ""), query.get("sort", "unread")
         sort = sort if sort in _SORTS else "unread"
-        present = self._view.present
+        present, warnings = self._view.programs()
         rows = [row | {"shown_state": shown_state(row, present)} for row in self._view.monitors()]
         states = Counter(row["shown_state"] for row in rows)
         found = [row for row in rows if search.casefold() in row["queue"].casefold()]
@@ -74,7 +74,7 @@ class QueuePages:
         page = paged(found, query.get("page"))
         until_ms = self._view.contact.silent_since_ms() or wall_clock.now_ms()
         values = {
-            "rows": [self._queue_row(row, until_ms) for row in page.rows],
+            "rows": [self._queue_row(row, until_ms, present) for row in page.rows],
             "minutes": SPARK_MS // 60_000,
             "paged": page,
             "all": len(rows),
@@ -86,17 +86,17 @@ class QueuePages:
         totals = {"states": states, "all": len(rows), "chosen": state, "readers": _all_readers(rows, present)}
         parts = [
             Part("summary", "states.html", totals),
-            Part("warnings", "warnings.html", {"warnings": self._view.warnings}),
+            Part("warnings", "warnings.html", {"warnings": warnings}),
             Part("queues", "queues.html", values),
         ]
         return Page("Queues", parts, "queues_form.html", form)
 
-    def _queue_row(self, row: dict[str, Any], until_ms: int) -> dict[str, Any]:
+    def _queue_row(self, row: dict[str, Any], until_ms: int, present: Present) -> dict[str, Any]:
         last = self._view.last_activation(row["queue"])
         return row | {
             "spark": sparkline(self._view.unread(row["queue"]), until_ms),
-            "unread": shown_unread(row, self._view.present),
-            "readers": _readers(row, self._view.present),
+            "unread": shown_unread(row, present),
+            "readers": _readers(row, present),
             "reason": last.reason if last is not None and last.sequence == row["activation_sequence"] else None,
         }
 
