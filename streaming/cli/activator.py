@@ -109,7 +109,7 @@ def status(
     try:
         found = read_status(state_directory, now_ms)
     except UserError:
-        if run is None or not run.is_starting:
+        if run is None or not run.is_starting or "activator" not in run.programs:
             raise
         raise UserError(f"{run.doing()}: no activator has run with {state_directory.absolute()} yet") from None
     if as_json:
@@ -141,7 +141,7 @@ def _how_to_start(state_directory: Path, file: str, run: Run | None) -> str:
         file: The activator's config file; empty if the activator ended before it had read the file.
         run: The last `run` with this state directory; None if it is not known.
     """
-    if run is not None and run.is_running:
+    if run is not None and run.is_running and "activator" in run.programs:
         return run.doing()
     if run is not None and run.file is not None and file in ("", run.file):
         return f"Start all again: `{run.line_with_place(run.words(needs_file=True, needs_services=False))}`"
@@ -149,8 +149,8 @@ def _how_to_start(state_directory: Path, file: str, run: Run | None) -> str:
     alone = hints.plain(
         "activator", "--config", file, *([] if is_default else ["--state-directory", str(state_directory)])
     )
-    # `run` has the state directory in the folder of its checkpoints.
+    # `run` has the state directory in the folder of its checkpoints. A second `run` would be refused.
     folder = [] if is_default else ["--checkpoints", str(state_directory.parent)]
     together = f"`{hints.plain('run', file, *folder)}` with all that it needs, or alone: "
-    is_possible = state_directory.name == _DEFAULT_STATE_DIRECTORY.name
+    is_possible = state_directory.name == _DEFAULT_STATE_DIRECTORY.name and (run is None or not run.is_running)
     return f"Start it again, at the same Kafka: {together if is_possible else ''}`{alone}`"

@@ -98,7 +98,7 @@ def how_to_start(
 ) -> str:
     """Returns the advice on how to start a program that does not run, alone or with the programs that belong to it.
 
-    `run` fails if one of its programs already runs, so the advice names `run` only if none of them runs. The processes
+    `run` fails if one of its programs runs or is being started, so the advice names `run` only otherwise. The processes
     of a killed `run` do not count, because they are about to end.
 
     Args:
@@ -116,7 +116,8 @@ def how_to_start(
         return _once(run.doing(), run.doing())
     others = [each for each in _together_with(program) if run is None or not run.was_killed or each in _OF_PROCESS]
     asked = [started(partial(may_run, kafka, topics, other)) for other in others]
-    is_alone = not _together_with(program) or any(each.result() for each in asked)
+    is_second = run is not None and run.is_running and not set(others).isdisjoint(run.programs)
+    is_alone = not _together_with(program) or is_second or any(each.result() for each in asked)
     is_of_file = run is not None and file in (None, run.file)  # otherwise it was for another file
     if run is not None and (is_of_file or (has_services and run.file is None)):
         file = run.shown_file() if is_of_file else file

@@ -44,7 +44,8 @@ def said(*options: str, code: int = 0) -> str:
 def note(folder: Path, **more: Any) -> Run:
     fields: dict[str, Any] = {"process": runs.of_this_process(), "namespace": runs.namespace()}
     fields |= {"servers": "k:1", "prefix": "p-", "place": ["--bootstrap-servers", "k:1"]}
-    return Run(**fields | {"programs": [], "state_directory": str(folder), "file": FILE} | more)
+    fields |= {"programs": ["monitor", "observer", "activator"], "state_directory": str(folder), "file": FILE}
+    return Run(**fields | more)
 
 
 @pytest.fixture
@@ -124,6 +125,17 @@ def test_while_run_starts_for_the_first_time_no_activator_is_missed(folder: Path
         starts = f"`run` (process {os.getpid()}) is starting: no activator has run with {folder} yet"
         assert starts in said(code=2)
     assert "Give the --state-directory of the activator, or start one" in said(code=2)
+
+
+def test_a_run_without_a_file_starts_no_activator_and_no_second_run_is_advised(folder: Path) -> None:
+    without = note(folder, programs=["router", "transport", "monitor"], file=None)
+    with runs.noted(without) as ready:
+        assert "No activator has run with the state directory" in said(code=2)
+        left_by(folder)
+        alone = f"Start it again, at the same Kafka: `queue-activation activator --config {FILE}` config"
+        assert alone in said()
+        ready([])
+        assert alone in said()
 
 
 class Crashing:

@@ -186,6 +186,14 @@ class TestHowToStart:
             assert self.said(program).startswith(f"`run` (process {os.getpid()}) runs, and has started one")
 
     @pytest.mark.usefixtures("members")
+    def test_beside_a_run_without_its_programs_they_are_started_alone(self, file: Path) -> None:
+        with runs.noted(note()) as ready:
+            for _ in range(2):
+                assert self.said("activator", str(file)) == f"Start one: `queue-activation activator --config {file}`"
+                assert self.said("observer") == "Start one: `queue-activation observe --config FILE`"
+                ready([])
+
+    @pytest.mark.usefixtures("members")
     @pytest.mark.parametrize(
         ("more", "words"),
         [
