@@ -12,7 +12,7 @@ from streaming.wire.topics import Topics
 _STOCK, _AUDITS = "stock", "audits"
 AUDIT = "//stock/audit"
 
-# Queue -> the place that has it.
+# Queue -> the name of the instance that has it.
 QUEUES = {ORDERS.queue: "north", "reserve": "south", "audit": "south", "mirror": "west"}
 # The broker instance of the stock's database, which is the same in the mirror.
 _STOCK_INSTANCE = str(uuid.uuid4())
@@ -46,12 +46,12 @@ class Place:
 
 
 def queues_of(*places: str) -> list[str]:
-    """Returns the queues of these places."""
+    """Returns the queues of the instances with these names."""
     return [queue for queue, place in QUEUES.items() if place in places]
 
 
 def definitions(north: str, south: str, direct_south: str, west: str) -> dict[str, list[ServiceCommand]]:
-    """Returns the definitions of each place, by its name.
+    """Returns the definitions of each instance, by its name.
 
     Args:
         north: The address of north, over the link.
@@ -83,7 +83,7 @@ def definitions(north: str, south: str, direct_south: str, west: str) -> dict[st
 
 
 def failover() -> dict[str, ServiceCommand]:
-    """Returns the commands by which west's copy of the stock takes over, by the name of the place."""
+    """Returns the commands by which west's copy of the stock takes over, by the instance's name."""
     return {
         "south": AlterDatabase(_STOCK, mirroring_role="MIRROR"),
         "west": AlterDatabase(_STOCK, mirroring_role="PRINCIPAL"),

@@ -59,7 +59,7 @@ def run(console: Console) -> int:
 
 
 def _define(places: Sequence[Place], links: Sequence[Relay]) -> None:
-    """Creates topics, services and routes of all places."""
+    """Creates topics, services and routes of all instances."""
     north, south = (f"tcp://{HOST}:{link.port}" for link in links)
     direct = f"tcp://{places[1].cluster.bootstrap_servers}"
     commands = definitions(north, south, direct, f"{direct}/{places[2].prefix}")
@@ -68,7 +68,7 @@ def _define(places: Sequence[Place], links: Sequence[Relay]) -> None:
 
 
 def _start(places: Sequence[Place], stage: Stage) -> list[ChildProcess]:
-    """Starts the programs of all places, and waits until they are ready."""
+    """Starts the programs of all instances, and waits until they are ready."""
     started = []
     for place in places:
         connection = ["--bootstrap-servers", place.cluster.bootstrap_servers, "--topic-prefix", place.prefix]

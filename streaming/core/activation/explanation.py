@@ -208,7 +208,7 @@ def _notified(now: Situation) -> list[str]:
     sentences = [f"Activation {now.activations} was at {now.activated_at}, and no {answer} {has} come since"]
     most = now.max_queue_readers
     if now.reader:
-        # The fate is that of now. Without a monitor, the reader may have come meanwhile.
+        # `reader` is about the present. Without a monitor, the sentence before it is about the past.
         sentences[0] += f"{_now_or_then(now, ':', '. By now,')} {now.reader}"
     elif most is None:
         expected = "that reader is still expected, so no other is requested", "that reader was still expected"
@@ -285,7 +285,7 @@ def _waiting_in_vain(now: Situation) -> str:
 
 def _observed(now: Situation, seen: Observed) -> list[str]:
     group = _group(now, seen)
-    if seen.blind:  # whatever the state says is of another time
+    if seen.blind:  # the state is out of date, because no observer can see the group's messages
         return [group, seen.blind]
     if now.state is State.NOTIFIED:
         return [group, *_notified(now), *_answer(now, seen)]

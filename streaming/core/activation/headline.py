@@ -4,7 +4,7 @@ from streaming.core.activation.explanation import Situation
 from streaming.core.activation.queue_monitor import Hindrance, Reason, State
 from streaming.core.numbers import plural
 
-# The monitor has not written its decision of an instant that has passed.
+# The instant of the next check has passed, but the monitor has not written a new row yet.
 _LOOKS_AGAIN = " The monitor looks again with one of its next batches."
 
 

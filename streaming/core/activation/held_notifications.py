@@ -7,13 +7,14 @@ from streaming.core.times import FOREVER_MS, NEVER_MS
 # The view shows a leaving reader's last reports after one batch of the monitor (p99 0.45 s); this is four times that.
 SETTLE_MS = 2_000
 
-# A row of the monitor from so long after an exit shows each member of a consumer group, and its commit: the observer
-# looks every 0.5 s, and without an observer, its answer is unknown after the quiet window (5 s). This is twice that.
+# A row that the monitor wrote this long after an exit shows each member of a consumer group, and its commit. The
+# observer looks every 0.5 s. Without an observer, its answer is unknown after the quiet window of 5 s. This is twice
+# that.
 SEEN_MS = 10_000
 
-# If the monitor shows nothing for so long after an exit, it is away, and its last row decides. Further exits do not
-# lengthen the wait. A batch has begun before
-# the exit, and the next one shows the exit, so this is right for a monitor whose batches take 30 s.
+# If the monitor shows nothing for this long after an exit, it is away, and its last row decides. Further exits do not
+# lengthen the wait. The batch in progress may have begun before the exit, but the next batch shows the exit. So this is
+# long enough for batches of 30 s.
 AWAY_MS = 60_000
 
 # The clocks of monitor and activator may differ by this much.

@@ -61,7 +61,7 @@ class QueueActivator:
             without joining it.
         silent_ms: Since when the view has shown unread messages and a monitor that waits for a RECEIVE; otherwise
             FOREVER_MS.
-        unanswered_ms: `silent_ms` once programs have run so long that they should have received; before, FOREVER_MS.
+        unanswered_ms: The value of `silent_ms` once running programs should have received; until then FOREVER_MS.
         last_run_ms: When consumers of the group last ran; FOREVER_MS if the policy has no longest rest.
     """
 
@@ -112,8 +112,8 @@ class QueueActivator:
             why = f"old notification #{new.sequence}: {void}"
             return [Decision(Action.IGNORE, why, notification_id=new.notification_id)]
         self.seen = [*self.seen[1 - MAX_REMEMBERED :], Seen(new.notification_id, new.sequence, new.post_time)]
-        # A view that is ahead of a new notification may be from before the monitor lost its checkpoint. The monitor
-        # soon writes such a view again, so the activator waits for it.
+        # A row that is ahead of a new notification may be from before the monitor lost its checkpoint. The monitor soon
+        # writes the row anew, so the activator waits for the new row.
         held.is_fresh = not new.is_old and (row is None or row.sequence <= new.sequence)
         if row is not None and row.sequence == new.sequence:
             held.settled_ms = now_ms
@@ -223,8 +223,8 @@ class QueueActivator:
             held.look(row, now_ms)
             if not held.is_fresh and (void := held.void(row, now_ms)):
                 if row is None and not held.is_restart and not held.has_row:
-                    # If the monitor ended before it wrote the row, it repeats the notification. If the view has shown
-                    # the queue, the queue was dropped, and a repeat is only late.
+                    # The monitor may have ended before it wrote the row. Then it repeats the notification, and the
+                    # repeat counts. If the view has shown the queue, the queue was dropped, and no repeat counts.
                     self.seen = [each for each in self.seen if each.notification_id != held.notification_id]
                 decisions.append(self._drop(held, void))
                 held = None
@@ -396,8 +396,8 @@ class QueueActivator:
         if program.notification_id is None or program.sequence is None:
             return []
         held = self.held
-        # If no program was started for a notification, it has come after the start of every program, even if its
-        # sequence is lower: a queue that is created again begins with 1.
+        # A held notification for which no program was started came after the start of every program. So it is newer,
+        # even if its sequence is lower: a queue that is created again begins with 1.
         if held is not None and (
             not held.is_restart or (held.post_time, held.sequence) >= (program.post_time, program.sequence)
         ):

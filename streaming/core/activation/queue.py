@@ -131,7 +131,8 @@ class Queue:
             self.tasks.answered()
         if members_before and not event.members:
             monitor.readers_have_left(now_ms)
-        # In a group with members, the observer must have said yes for W. The time before the first yes is unknown.
+        # In a group with members, an activation needs a whole W in which the observer has said yes. Nothing is known
+        # about the time before the first yes, so W begins with it.
         is_first_yes = event.members > 0 and (before is None or before.one_more is not True)
         if is_first_yes or event.one_more is not True:
             monitor.quiet_window_begins(now_ms)
@@ -251,7 +252,8 @@ class Queue:
         """
         # The reader's count excludes the messages of open transactions. Marked transactions may be open.
         self.sessions.marks.miss_all(now_ms)
-        # A tenth of W, and at least the batch itself: the reader may have counted before messages were added.
+        # The reader may have counted before messages were added. So a lower count needs a tenth of W between the two,
+        # and at least different instants.
         too_young_ms = max(1, self.monitor.quiet_window_ms(self.settings) // 10)
         if unread > self.unread or reported_ms - self.last_added_ms >= too_young_ms:
             self._set_unread(unread, now_ms)
@@ -401,7 +403,7 @@ class Queue:
         return task_starts.next_ms(self.monitor, self.tasks, clause, self._work(), self.settings)
 
     def next_wake_ms(self, next_check_ms: int) -> int:
-        """Returns the latest instant of the next step, which checks, writes the view's row, or forgets the queue.
+        """Returns the instant by which a step must check, write the view's row, or forget the queue.
 
         Args:
             next_check_ms: The result of `next_check_ms`.

@@ -16,7 +16,7 @@ _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"))
 LONG_MS = 120_000
 # If this number of programs in a row exits without a RECEIVE, it is not a coincidence.
 MANY_EXITS = 3
-# The time at which consumers last ran is kept to a tenth of the longest rest. Each change is written to the disk.
+# The time at which consumers last ran is exact to a tenth of the longest rest, because each change is written to disk.
 _PARTS_OF_REST = 10
 
 
@@ -26,7 +26,8 @@ class Program:
 
     Attributes:
         started_ms: When the program was started.
-        notification_id: The notification for which the program was started; None for `min` and for the end of a rest.
+        notification_id: The notification for which the program was started; None if `min` or the end of the
+            longest rest was the reason.
         sequence: The number of the notification's activation.
         unread: The number of unread messages when the monitor wrote the notification.
         post_time: When the monitor wrote the notification.

@@ -92,7 +92,7 @@ class Sessions:
     def __init__(self) -> None:
         self.room = ENDLESS
         self.by_id: dict[str, Session] = {}
-        # The id of a program -> the ids of its sessions in `by_id`, in order; not a session whose id is the program's.
+        # The id of a program -> the ids of its sessions in `by_id`, in order, without a session that has the same id.
         self._of_program: dict[str, dict[str, None]] = {}
         self.open_transactions = 0
         self.marks = Marks()

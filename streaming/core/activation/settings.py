@@ -24,8 +24,9 @@ MAX_MARKS = 1_000
 MARK_LIFETIME_MS = 24 * 3_600_000
 LEASE_OVERDUE_MS = 10_000
 
-# After its own time-out, the result of a wait is on its way for this time: a batch of the monitor takes 0.45 s (p99).
-# A session that has been silent for longer than the interval between two SESSION_ALIVE counts as dead instead.
+# For this time after the time-out of a wait, the wait's result counts as being on its way. A batch of the monitor takes
+# 0.45 s (p99). No result counts as being on its way if the session had been silent for SILENT_MS at the time-out, which
+# is the interval between two SESSION_ALIVE: the session is probably dead.
 RESULT_DUE_MS = 1_000
 SILENT_MS = 10_000
 

@@ -30,7 +30,7 @@ class Step:
         refused: The events that a limit forbids, with the reasons. These events have changed nothing.
         writes_view: Whether to write the queue's row of the monitors view, or a tombstone if `queue` is None.
         next_check_ms: The next instant at which a check could decide differently without an event.
-        wake_ms: The latest instant of the next step.
+        wake_ms: The instant by which the next step must come.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917  (a value for each attribute)

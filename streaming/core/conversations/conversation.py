@@ -113,8 +113,9 @@ class Returned:
     """The last deliveries that the transport has returned.
 
     Attributes:
-        below: The number of the first message after the messages that were held when the deliveries were returned.
-        since_ms: The instant since which these messages have been held, as far as they have not arrived yet.
+        below: The number of the next message to be sent, when the deliveries were returned. All messages below it that
+            have not arrived are held.
+        since_ms: The instant since which these messages have been held.
     """
 
     below: int
@@ -129,8 +130,8 @@ class Direction:
         next_sequence: The number of the next message to be sent.
         due_sequence: The number of the next message to be delivered; to a far endpoint: to be acknowledged. For example
             it becomes 5 when message 4 is delivered, but for a far endpoint only when message 4 is acknowledged.
-        waiting: The messages that are held, in the order of their numbers. The transport has yet to return a message
-            whose number is missing. To a far endpoint: the messages that it has not acknowledged.
+        waiting: The messages that are held, in the order of their numbers. If a number is missing, the transport has
+            yet to return its message. To a far endpoint: the messages that it has not acknowledged.
         held: The reason for which messages are held; None: no message is held.
         round: The current round of deliveries.
         dropped_below: The number below which returned messages are not delivered again, because they were dropped while
@@ -332,7 +333,8 @@ class Conversation:
         if endpoint is None or state is None or state is endpoint.state:
             return
         endpoint.state = state
-        is_question = self.services[side] == ROUTERS_SERVICE  # its timer takes it back, also after an Error
+        # The timer of a question takes the question back, also after an Error.
+        is_question = self.services[side] == ROUTERS_SERVICE
         if state in ENDED or (state is State.ER and not is_question):
             endpoint.timer_ms = FOREVER_MS
         self.is_view_stale = True
@@ -374,7 +376,7 @@ class Conversation:
                 if item.offset >= 0:
                     offsets.append(item.offset)
                     if source == Source.MESSAGES:
-                        break  # the numbers follow the offsets; in INCOMING, a message that came again has a higher one
+                        break  # offsets rise with the numbers; not in INCOMING, where messages may come again
         if self.far is not None and source == Source.INCOMING:
             offsets += [message.offset for message in self.far.ahead.values()]
         return min(offsets, default=None)

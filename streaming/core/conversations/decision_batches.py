@@ -22,8 +22,8 @@ from streaming.core.conversations.decisions import CleanUp, Decision, Deliver
 from streaming.core.conversations.kinds import Source
 from streaming.core.conversations.marks import Marks, Verdict
 
-# Only messages of service-incoming were returned, so that no record is deleted there. The number is higher than any
-# offset of service-messages. Marks of partitions have it.
+# `keep_from` of a position if only messages of service-incoming were returned. CLEAN_UP then deletes nothing there, and
+# in service-messages as usual, because no offset is as high as this number. service-marks has the number, so it stays.
 ANY_INCOMING = 2**63 - 1
 
 # The most deliveries in a report. A report that is too large for Kafka, because names are long, is split later.

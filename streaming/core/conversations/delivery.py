@@ -130,7 +130,7 @@ class Delivering(Transmitting):
             return
         far = self.conversation.far_at(to)
         if far is not None and far.is_gone:
-            # The far endpoint would not answer. The Error that tells the sender so is still to be delivered.
+            # The far endpoint has ended, so it would not answer. The sender has yet to get the Error that says this.
             self._not_taken(to, item, REMOTE_ENDPOINT_GONE, FAR_ENDPOINT_GONE)
             return
         item.sequence = direction.next_sequence

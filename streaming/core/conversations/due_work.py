@@ -28,12 +28,14 @@ from streaming.core.maintenance.schedule import next_turn_ms
 from streaming.core.times import FOREVER_MS, NEVER_MS
 
 MAX_AWAY = 1_000
-# An instance is gone if the transport has reported nothing about it for this time. It reports each failed attempt.
+# A far side that has been silent for this time counts as gone. An instance counts as not reachable for this time after
+# the transport has last reported a failed attempt.
 _GONE_AFTER_MS = 7 * 24 * 3_600_000
 # Service Broker matches delayed conversations again on every second notification, and a notification comes every 5 s. A
 # closed conversation that may not be forgotten yet waits as long.
 _LOOK_AGAIN_MS = 10_000
-# A router that reads records later than this has been down. Repeats come earlier after the end of their conversation.
+# A router that is further behind than this has been down, and may have yet to read repeats. Any other router has read
+# them, because closed conversations are remembered for longer than this.
 _LATE_MS = 60_000
 _NOT_HEARD_OF = "the far side was not heard of for a week"
 

@@ -203,5 +203,6 @@ class _Statement(Step):
             return
         self.drop_unsent(self.far_side)
         if self.conversation.services[self.far_side] == ROUTERS_SERVICE:
-            # The router sends nothing more, so only an Error tells it that its question has ended.
+            # The router makes no more statements in a question. So it learns only from an Error that the question has
+            # ended.
             self.fail(self.far_side, REMOTE_ENDPOINT_GONE, FAR_ENDPOINT_GONE)

@@ -21,7 +21,7 @@ from streaming.core.times import instant_or_none
 ON_THEIR_WAY = "messages of the conversation are on their way, which is the limit"
 SENT_AGAIN = "earlier messages are sent again until the far side acknowledges them"
 LIFETIME_EXCEEDED = "the conversation has exceeded its lifetime"
-# Two repeats: the time doubles with each.
+# The wait after two repeats, in first waits: it doubles with each repeat.
 _LATE = 4
 
 
@@ -82,7 +82,8 @@ class Transmitting(Holding):
             sending = far.sending = Sending(first)
             far.window = 1
             if far.resend_after_ms > _LATE * after_ms:
-                # More likely lost than late: the acknowledgement tells how long the far side was away.
+                # The messages are more likely lost than late. Their acknowledgement will show how long the far side
+                # was away, not the round trip.
                 far.unacknowledged_since_ms = None
         return sending
 

@@ -44,7 +44,8 @@ class Probed:
     def from_offset(self, begin: int) -> "Probed | None":
         """Returns what the result shows about the records from another offset on; None if it shows nothing.
 
-        A record behind both offsets is enough for both. The range without records says nothing about other offsets.
+        For an earlier offset, the result shows only the record that was found, because nothing is known about the
+        offsets in between. For an offset behind the range without records, it shows nothing.
         """
         if self.is_denied:
             return Probed(begin, begin, is_denied=True)

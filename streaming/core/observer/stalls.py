@@ -15,7 +15,7 @@ _REMEMBERED_MS = 600_000
 # L of a group that was seen for a short time: one and a half times the default interval of commits of all clients. In a
 # group with few messages, a commit soon after an arrival proves nothing about the interval.
 _USUAL_MS = 7_500
-# This number of whole stalls proves that a group commits more often.
+# This number of stalls from commit to commit proves the group's own interval, which then replaces _USUAL_MS.
 _PROOF = 5
 
 

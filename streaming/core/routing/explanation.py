@@ -109,7 +109,7 @@ class Explanation:
 
         Args:
             route: The route.
-            used: The length of the list `used` without this route. The list gets this length again.
+            used: The length of the list `used` before this route was added. The list is cut to this length.
         """
         del self.used[used:]
         self._add("choose", f"{_name(route)} is passed over: it leads to this instance, where the message cannot go on")

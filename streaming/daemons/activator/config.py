@@ -59,7 +59,7 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
         max_restarts: Restarts in a row after crashes, before the activator gives up.
         group: The name, or an fnmatch pattern, of a consumer group that reports nothing and that the observer watches.
             None: the readers of the queue report.
-        topics: The topics that the group reads while it has neither members nor committed offsets.
+        topics: The topics of the group. They count only while it has neither members nor committed offsets.
         offset_reset: The place where its consumers begin in a partition without a committed offset.
         commit_interval: The interval at which its consumers commit. None: the observer measures the interval.
         idle_stop: How long the group must have been idle before a program is asked to end. None: no program is asked.

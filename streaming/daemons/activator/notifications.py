@@ -160,7 +160,8 @@ class Notifications:
         for each in partitions:
             if is_asked():
                 break
-            # Without its end, the whole partition counts as old: nothing is started until the view has caught up.
+            # If a partition's end is not known, all its records count as old. Then nothing is started for them until
+            # the view has caught up.
             with contextlib.suppress(KafkaException):
                 self._old_ends[each.partition] = end_offset(consumer, each)
         self.is_assigned = True
@@ -257,7 +258,7 @@ class MonitorsView(LatestRows[ViewRow]):
         queue, row = decode_row(message)
         if row is None:
             return queue, None
-        # The time of a row from before the wall clock was set back may be yet to come.
+        # If the wall clock was set back after the row was written, the row's time may be in the future.
         early_ms = min(0, wall_clock.now_ms() - row.as_of_ms)
         return queue, row.moved(self.clock_ms + early_ms)
 

@@ -21,7 +21,8 @@ from streaming.wire.activator_rows import ActivatorRow, decode_dated_row, encode
 
 # The first and the longest pause after a failure. Each failure in a row doubles it.
 _PAUSE_S, _LONGEST_PAUSE_S = 5.0, 300.0
-# Another activator's row is removed at this age. At the same age, an activator removes its own queue at rest.
+# Rows of activators that are gone are removed at this age. At the same age, an activator that runs removes its own idle
+# queues (queues.py).
 _LEFT_MS = 24 * 3_600_000
 _NO_TOPIC = (KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART)
 # The value in Kafka is not known.

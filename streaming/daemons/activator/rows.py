@@ -63,7 +63,7 @@ class Rows:
         entry: dict[str, Any] = json.loads(state.entry or "{}")
         row.entry, row.max = entry.get("queue"), entry.get("max")
         group = entry.get("group")
-        # An entry without a queue's name has the group's name or pattern there, and the queue has the group's name.
+        # If an entry names no queue, its `queue` is the group's name or pattern, and the queue is named like the group.
         row.group = queue if group is not None and group == row.entry else group
         row.topics = entry.get("topics", [])
         row.refusal = command_template.refusal(entry.get("command", []), {"queue": queue})

@@ -186,7 +186,8 @@ class Activator:
             self._programs[known.session_id] = known.queue, adopted
             step.note(known.queue, "found", "still running, started by an earlier run", adopted.pid)
         for session_id, queue in self._store.ended_sessions():
-            self._ended_sessions.report(SessionEnded(queue, session_id, interrupted=True))  # or not: it is unknown
+            # It is unknown whether the session was interrupted. If it was, the messages are not to blame.
+            self._ended_sessions.report(SessionEnded(queue, session_id, interrupted=True))
         self._queues.decide_all(step)
         step.told |= self._queues.records.keys()  # the activator may have another config or host now
 

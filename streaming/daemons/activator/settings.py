@@ -11,7 +11,7 @@ from streaming.wire.own_groups import own_group
 
 DEFAULT_GROUP_ID = own_group("activator")
 READY = "ready"
-# Interval at which the activator saves that it gets on.
+# Interval at which the activator saves a sign of life.
 SEEN_INTERVAL_S = 5.0
 
 

@@ -22,7 +22,7 @@ from streaming.system.process_identity import Identity, identity_of
 
 _FILE = "activator.db"
 _LOCK_FILE = "lock"
-# Raised with each change of the tables or of QueueActivator that older files lack.
+# Raised with each change of the tables or of QueueActivator that makes older files incomplete.
 _FORMAT_VERSION = 2
 _state_decoder = msgspec.json.Decoder(QueueActivator)
 

@@ -49,7 +49,7 @@ def most_of(row: ActivatorRow) -> int | None:
 def limits(row: ActivatorRow) -> list[str]:
     """Returns why fewer programs than `max` run at a time, if they are fewer."""
     most = most_of(row)
-    # The row of a queue whose entry was removed has the partitions of before.
+    # The row of a queue whose entry was removed still has `partitions`, but no `max`.
     if row.partitions is None or most is None or most == row.max:
         return []
     return [
@@ -135,7 +135,7 @@ def in_vain(row: ActivatorRow, now: str, *, is_past: bool = False) -> Iterator[s
     """
     running = _joins_nothing if row.group is not None else _reads_nothing
     questions = [*([without_receive(row)] if row.nobody_joined else []), *running(row, now, is_past=is_past)]
-    for question in questions[:-1]:  # the last one has the same advice
+    for question in questions[:-1]:  # all have the same advice, which only the last keeps
         yield question.removesuffix(_advice(row))
     yield from questions[-1:]
 
@@ -222,7 +222,7 @@ def why_not_expected(row: ActivatorRow) -> str:
     count = row.exits_without_receive
     who, their = ("program has", "its") if count == 1 else (f"{count} programs have", "their")
     what = f"joining the consumer group {row.group}, so look at {their} `group.id`"
-    if row.group is None:  # then they are at least three
+    if row.group is None:  # `count` is at least MANY_EXITS, so the words are plural
         what = "a RECEIVE, so see that they report"
     return f"{runs}the last {who} exited without {what}"
 

@@ -32,7 +32,7 @@ class Reports:
     """Sends reports without waiting for Kafka.
 
     Attributes:
-        is_kafka_away: Whether a noticed outage of Kafka has not ended yet.
+        is_kafka_away: Whether an outage of Kafka was noticed, and Kafka has not answered since.
     """
 
     def __init__(self, cluster: Cluster, topic: str, say: Callable[[str], None]) -> None:

@@ -86,7 +86,7 @@ class StartRecords:
         if not self._is_positioned:
             self._position()
         message = self._consumer.poll(0 if is_wanted and self._fetched else timeout_s)
-        # Before the position is known, the record may have been taken. Otherwise the record comes again.
+        # Until the position is known, the record may have been taken before. If it was not taken, it comes again.
         if message is not None and self._member.check(message) and self._is_positioned:
             self._fetched.append(message)
         if not self._is_paused and len(self._fetched) >= _MAX_FETCHED:
@@ -102,7 +102,7 @@ class StartRecords:
         return None
 
     def position_behind(self, record: StartRecord) -> TopicPartition:
-        """Returns the offset to commit, after which no host takes the record or a repeat of it."""
+        """Returns the offset behind a record. After its commit, no host takes the record or a repeat of the record."""
         recent = self._recent[record.partition]
         recent.add(record.task.task_id)
         return TopicPartition(self._topic, record.partition, record.offset + 1, recent.text())

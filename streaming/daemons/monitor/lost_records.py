@@ -73,7 +73,8 @@ class LostRecords:
         """
         self._read = _by_place(read)
         self._passed = dict(self._read)
-        # The offset of ticks is older than any mark, or belongs to a topic that was deleted and created again.
+        # The checkpoint's offset of ticks must not count as behind a mark: it is older than any mark, or belongs to a
+        # topic that was deleted and created again.
         self._read.pop((self._topics.ticks, 0), None)
         # The previous monitor may have read on after the gap, and ended before the shards have read its tick.
         self._has_to_mark = self._kept.is_kept()

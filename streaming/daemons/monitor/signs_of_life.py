@@ -30,6 +30,6 @@ class SignsOfLife:
         """Commits a sign of life. `progress` is Spark's StreamingQueryProgress, from its JSON."""
         for source in progress["sources"]:
             ends = (source["endOffset"] or {}).get(self._ticks, {})
-            if (offset := ends.get("0")) is not None:  # the partition with which the sign is left
+            if (offset := ends.get("0")) is not None:  # signs are committed with partition 0
                 sign = SignOfLife(wall_clock.now_ms(), self._next_within_ms)
                 self._sole.leave_sign(offset, encode_sign(sign))

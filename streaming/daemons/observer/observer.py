@@ -120,7 +120,7 @@ class Observer:
             raise self._reporter.denied
         counts = self._counts
         try:
-            is_changed = self._is_config_new()  # may replace the content
+            is_changed = self._is_config_new()  # may replace `current`
             reports = self._groups.look(self._config.current, is_changed=is_changed)
         except UserError as error:
             counts.failed += 1

@@ -45,7 +45,7 @@ _LOOK_INTERVAL_S = 1.0
 _LOOK_TIMEOUT_S = 2.0
 # A sign of life is committed at most this often.
 _SIGN_INTERVAL_S = 1.0
-# An answer to a request to join, which has the new id of a member, comes well before.
+# Kafka answers a request to join, with the member's new id, in far less than this time.
 _NEW_ID_TIMEOUT_S = 2.0
 # Longest wait for a Kafka that does not answer. Other programs then wait for the end of the session.
 _CLOSE_TIMEOUT_S = 3.0
@@ -100,8 +100,8 @@ class SoleProgram:
         self._topic = topic
         self._partitions = partitions
         self._owned: set[int] = set()
-        # Kafka moves some of several partitions to a newcomer. A program needs all partitions to start, and to go on
-        # after it has lost them. Otherwise a running program needs only one partition.
+        # The number of partitions that the program needs: all to start, and all to go on after it has lost them. In
+        # between, one is enough, because Kafka moves some of several partitions to a newcomer.
         self._least = partitions
         self._holds = threading.Event()
         self._is_doubted = False
@@ -266,7 +266,7 @@ class SoleProgram:
 
     def _commit_sign(self, consumer: Consumer) -> None:
         sign = self._sign
-        # Before the consumer is a member, Kafka would take a commit for that of a stranger with this member's id.
+        # Before the consumer is a member, Kafka would treat its commit like that of another program with the same id.
         if sign is not None and sign is not self._committed and self._owned:
             self._committed = sign
             with suppress(KafkaException):  # the next sign replaces this sign

@@ -99,7 +99,7 @@ class Connections:
         try:
             row = forwarded(decision, message, age_ms)
         except InvalidRecordError:
-            return None  # the router has decoded the record: another program has replaced it since
+            return None  # the router could decode it, so another program has replaced it since
         if row is None:
             return TIME_OVER
         if connection.is_connected:

@@ -35,7 +35,7 @@ class RecordReader(PartitionReader):
 
     def __init__(self, cluster: Cluster, topic: str, partition: int) -> None:
         """Creates the client. The first `get` connects."""
-        # An offset that does not exist is an event of its own, because the record is gone then.
+        # With "error", an offset that does not exist gives an error and no other record: the wanted record is gone.
         super().__init__(cluster, topic, partition, "queue-activation-transport-records", reset="error")
         # The records from offset `_next` on are first in `_ahead`, and then come from the consumer.
         self._next: int | None = None

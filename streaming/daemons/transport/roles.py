@@ -1,9 +1,9 @@
 """Asks other instances for the roles of their databases: which of two is the principal.
 
 An instance answers through its topic service-definitions. A separate thread reads each address, so an address that does
-not answer delays no other. An address that rests after a failed connection is not asked. An address that could not be
-read rests for the same time, unless a connection to it succeeds. The failure is reported to the router, which asks
-again later.
+not answer delays no other. After a failed connection, an address *rests*: it is not asked for some time. An address
+that could not be read rests for the same time, unless a connection to it succeeds. The failure is reported to the
+router, which asks again later.
 """
 
 import threading
@@ -58,7 +58,7 @@ class RoleAsker:
         self._rests_until_ms: dict[str, int] = {}
 
     def ask(self, decision: AskRole) -> None:
-        """Asks both addresses, except an address that rests. The answers come later."""
+        """Asks those of the two addresses that do not rest. The answers come later."""
         for address in dict.fromkeys((decision.address, decision.mirror_address)):
             if self._rests(address):
                 continue
