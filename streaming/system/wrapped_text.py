@@ -63,9 +63,9 @@ def widest_piece(text: str) -> int:
 
 
 def _pieces(text: str, width: int) -> Iterator[tuple[int, int, bool, str]]:
-    """Yields each piece as its begin and end, whether it must begin a line, and the characters that end its line.
+    """Yields each piece as its begin and end, whether it must begin a line, and the text to append if it ends a line.
 
-    A quotation or a command that is too wide is split into words. The characters count if the piece is the line's last.
+    A quotation or a command that is too wide is split into words.
     """
     for found in _PIECE.finditer(text):
         start, stop = found.span(2)

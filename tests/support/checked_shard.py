@@ -126,7 +126,8 @@ class CheckedShard(QueryShard):
         found = [each for value in values for each in decode_decisions(value).batch(0).decisions]
         assert [each for each in found if not isinstance(each, CleanUp)] == expected, "the query decides otherwise"
         wakes = [wake_ms - self.clock.now_ms for wake_ms in self.wakes.values()]
-        # A shard that is left alone counts on, and looks at the brokers' clock within the longest pause.
+        # Without a new state, the shard was left alone. It then only counts down to its wake-up, and looks at the
+        # brokers' clock within the longest pause.
         if taken.state is not None:
             wakes += [due_ms - batch.broker_ms for due_ms in self.dues.values()]
         assert taken.wake_delay_ms <= max(0, min(wakes, default=taken.wake_delay_ms)), "the query sleeps too long"

@@ -127,7 +127,10 @@ class Programs:
 
 
 def first_commands(random: Random) -> list[ServiceCommand]:
-    """Returns the commands that make an instance in which most messages can go, in many only by a question."""
+    """Returns the commands that make an instance in which most messages have a destination.
+
+    In most instances, a configuration service is asked for missing routes.
+    """
     ask = [CreateRoute(name, "ask", "LOCAL", BROKER_CONFIGURATION) for name in ("A", "B")]
     return [
         *[CreateDatabase(name, INSTANCES[name]) for name in DATABASES[:2]],

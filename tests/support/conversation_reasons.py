@@ -129,7 +129,8 @@ def _untrue_by_definitions(shard: PlainShard, conversation: Conversation, to: in
 def _decided(shard: PlainShard, conversation: Conversation, to: int, asked: routing.RoutedMessage) -> routing.Decision:
     states = dict(shard.questions.states(asked.to_service, was_held=True))
     if number_of(conversation.directions[to]) != ROUTE_ASKED_FOR:
-        # It was matched, and perhaps sent, after an answer. It is matched again after the next one, or when sent again.
+        # The message was matched after an answer. It is matched again only after the next answer, or when it is sent
+        # again.
         states = dict.fromkeys(states, Question.ANSWERED)
     far = conversation.far_at(to)
     principal_of = Mirrors(shard.mirrors.snapshot()).principal

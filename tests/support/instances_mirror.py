@@ -118,7 +118,7 @@ class Mirrored:
         assert sequences == sorted(set(sequences)), f"{name} in {site.address}: twice or out of order: {sequences}"
         bodies = [body for each, body in got if each.kind == Kind.MESSAGE]
         said = self._said[name, TARGET - side]
-        if side == TARGET:  # of the answers of two targets, each counts its own
+        if side == TARGET:  # each copy of the target gets only a part of the messages
             assert bodies == [body for body in said if body in {*bodies}], f"{name} in {site.address}: out of order"
         if site.state(name, side) is State.ER and not site.held(name):
             assert Kind.ERROR in {each.kind for each, _ in got}, f"{name}: {site.address} was not told of its error"

@@ -30,7 +30,7 @@ HOUR_MS = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS
 # Some outages end before others begin, so all of them together are much shorter than a week.
 OUTAGES_MS = (5 * MINUTE_MS, 40 * MINUTE_MS, 4 * HOUR_MS)
-# After that everything is forgotten that is not remembered for a true reason.
+# After this time, the router should have forgotten everything for which it has no reason to remember it.
 LONG_MS = 9 * DAY_MS
 
 
@@ -72,7 +72,7 @@ class Outages(Simulation):
         identity = str(UUID(int=self.random.getrandbits(128), version=4))
         again: list[ServiceCommand] = [DropService(DATABASE, service), CreateService(DATABASE, service, "queue")]
         choices: list[list[ServiceCommand]] = [again, [AlterDatabase(DATABASE, broker_instance=identity)]]
-        if site.address != NORTH:  # which has more than these definitions
+        if site.address != NORTH:  # North has more definitions than these
             told: list[ServiceCommand] = [CreateService(DATABASE, TOLD, "queue")] if site.address == SOUTH else []
             created: list[ServiceCommand] = [
                 CreateDatabase(DATABASE, identity),

@@ -189,7 +189,7 @@ class Simulation:
             site.commands += routes(site.address)
             return
         service = self.random.choice([*SERVICES.values(), TOLD])
-        by_alias = self.random.choice([*SERVICES.values()])  # they have other routes at the end
+        by_alias = self.random.choice([*SERVICES.values()])  # at the end, other routes replace it
         commands: list[ServiceCommand] = [
             DropRoute(DATABASE, service),
             DropRoute("msdb", service),

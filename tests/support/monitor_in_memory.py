@@ -17,7 +17,7 @@ from tests.support.histories import ENDED
 # How long an open transaction holds a topic back.
 LONGEST_HOLD_MS = 2_000
 
-# The time of a record, its number, and what it is.
+# The time, the number and the event of a record.
 Record = tuple[int, int, Event]
 
 
@@ -48,8 +48,8 @@ class MonitorInMemory:
         self._topics: dict[str, list[Record]] = {"arrivals": [], "receives": []}
         self._read_until_ms = {"arrivals": 0, "receives": 0}
         self._row_ms = 0
-        # How many transactions had failed in a row at each record that was not read yet, at the last one that was read,
-        # and the most at any record of the last batch.
+        # The number of transactions that had failed in a row: at each record that was not read yet, at the last record
+        # that was read, and the highest at a record of the last batch.
         self._failed: dict[int, int] = {}
         self._failed_last = self._failed_most = 0
 

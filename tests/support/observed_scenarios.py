@@ -19,7 +19,7 @@ from tests.support.observing import DEADLINE_S
 from tests.support.waiting import slowness, wait_until
 
 _POLL_S = 0.05
-# Something that is written too much just before the end is seen so long after it.
+# The time after the end within which a superfluous record from just before the end is seen.
 _REST_S = 2.0
 _SLOWNESS_INTERVAL_S = 20.0
 
@@ -225,7 +225,7 @@ class _Player:
                 self._await_due_before(event["at_ms"])
                 begin_s = time.time()
                 self._act(event)
-                # What comes behind an event that has lasted longer is later, too.
+                # If an event begins late, all later events are late by the same time.
                 shift_s = max(shift_s, begin_s - due_s)
                 played.events.append((event["at_ms"], played.ms(begin_s), played.ms(time.time())))
             self._await_due_before(self._plan.until_ms)

@@ -101,7 +101,10 @@ class Readers:
             self._go_on(program, self._keep_alive(program, name))
 
     def _go_on(self, program: Program, steps: Iterator[int]) -> None:
-        """Runs a part of a program until its end or the program's; it yields the milliseconds that each step takes."""
+        """Runs `steps`, a part of a program, until the part or the program ends.
+
+        Each step yields the milliseconds that it takes.
+        """
         if not program.is_running:
             return
         late_ms = max(program.frozen_until_ms, self.agenda.outage_until_ms) - self.agenda.now_ms

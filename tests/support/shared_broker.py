@@ -56,7 +56,7 @@ def _is_forgotten(place: TextIO, users: TextIO) -> bool:
         try:
             fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            fcntl.flock(users, fcntl.LOCK_SH)  # the attempt may have given it up
+            fcntl.flock(users, fcntl.LOCK_SH)  # the attempt may have released the shared lock
             return False
         place.truncate(0)
         return True
