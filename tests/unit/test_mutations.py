@@ -96,6 +96,7 @@ def test_a_bug_is_found_if_a_test_fails_and_not_if_the_product_crashes(
             path.write_text(text)
         shutil.copy(ROOT / "pyproject.toml", checkout)
     monkeypatch.setattr(check, "ROOT", tmp_path / "original")
+    monkeypatch.setattr(check, "_TIMEOUT_S", 600)  # on a busy machine, a start of pytest takes more than a minute
     planted = Planted("routing", Sentence("2 * 2 = 4", "", ()), Bug("rules.py", "return 2 * number", new))
     assert try_bug(planted, (tmp_path / "copy").resolve(), ["tests/test_rules.py"])[0] is outcome
     assert (tmp_path / "copy" / "streaming" / "rules.py").read_text() == RULE
