@@ -8,6 +8,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from kafka import KafkaConsumer
 
+from tests.support.monitor_topics import partitions_of
 from tests.support.waiting import wait_until
 
 _JOIN_S = 20.0
@@ -71,14 +72,15 @@ def librdkafka_member(
 def kafka_python_member(bootstrap_servers: str, group: str, topics: list[str], auto_commit_ms: int) -> Iterator[None]:
     """Runs a member that commits by the clock."""
     consumer = KafkaConsumer(
-        *topics,
         bootstrap_servers=bootstrap_servers,
         group_id=group,
         auto_offset_reset="earliest",
         auto_commit_interval_ms=auto_commit_ms,
-        # Of a topic that brokers do not know yet, the client would ask again after five minutes.
-        metadata_max_age_ms=1_000,
     )
+    # A member that joins before the client knows the partitions of a new topic gets none of them for minutes.
+    for topic in topics:
+        partitions_of(consumer, topic)
+    consumer.subscribe(topics)
     joined = threading.Event()
 
     def step(_: threading.Event) -> None:
