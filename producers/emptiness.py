@@ -133,7 +133,8 @@ class EmptinessProbe:
 
     def _members(self) -> int:
         # The coordinator has just answered `_group_positions`.
-        return len(self._admin.client_for_groups().group(self._consumer_group).members)
+        client = self._admin.client_for_groups()
+        return len(client.group(self._consumer_group, 2 * QUESTION_TIMEOUT_S).members)
 
     def _answer(self, future: "Future[T]") -> T:
         return self._admin.client.result(future, lost_after_s=2 * QUESTION_TIMEOUT_S)

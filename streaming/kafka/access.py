@@ -165,11 +165,12 @@ class WatchfulAdmin(AdminClient):
         """Returns why the last connection failed; None if no connection has failed."""
         return self._denials.no_connection
 
-    def group(self, group_id: str, *, with_rights: bool = False) -> Any:
+    def group(self, group_id: str, timeout_s: float = COORDINATOR_TIMEOUT_S, *, with_rights: bool = False) -> Any:
         """Returns the description of a consumer group, whose coordinator must have answered before.
 
         Args:
             group_id: The group.
+            timeout_s: The longest wait.
             with_rights: Whether the description has the rights of this client on the group.
 
         The errors are those of `result`.
@@ -177,7 +178,7 @@ class WatchfulAdmin(AdminClient):
         (future,) = self.describe_consumer_groups(
             [group_id], request_timeout=COORDINATOR_REQUEST_S, include_authorized_operations=with_rights
         ).values()
-        return self.result(future, COORDINATOR_TIMEOUT_S)
+        return self.result(future, timeout_s, min(timeout_s, _LOST_AFTER_S))
 
     def result(self, future: "Future[T]", timeout_s: float = REQUEST_TIMEOUT_S, lost_after_s: float | None = None) -> T:
         """Returns the answer to a request.

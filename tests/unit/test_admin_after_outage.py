@@ -7,6 +7,7 @@ from contextlib import nullcontext
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from producers import emptiness
 from producers.emptiness import EmptinessProbe
 from streaming.errors import UserError
 from streaming.kafka.access import AccessDeniedError, RightMissingError, WatchfulAdmin
@@ -25,7 +26,7 @@ def admin() -> Admin:
 def test_coordinators_of_groups_are_asked_by_new_clients(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[WatchfulAdmin] = []
 
-    def result(client: WatchfulAdmin, future: "Future[object]", _: float) -> object:
+    def result(client: WatchfulAdmin, future: "Future[object]", *_: float) -> object:
         asked.append(client)
         return future.result()
 
@@ -64,6 +65,19 @@ def test_a_reader_looks_again_with_another_client_after_a_change_of_the_leader(
     monkeypatch.setattr(EmptinessProbe, "_look", refuse)
     assert EmptinessProbe(Cluster(admin.servers), admin, "orders", "orders").look({0: 1}) is None
     assert admin.client is not first
+
+
+@pytest.mark.timeout(20)
+def test_a_reader_waits_only_briefly_for_a_coordinator_that_has_just_fallen_silent(
+    admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost: dict[str, Future[object]] = {"orders": Future()}
+    monkeypatch.setattr(emptiness, "QUESTION_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(Admin, "client_for_groups", lambda admin: admin.client)
+    monkeypatch.setattr(WatchfulAdmin, "describe_consumer_groups", lambda *_, **__: lost)
+    probe = EmptinessProbe(Cluster(admin.servers), admin, "orders", "orders")
+    monkeypatch.setattr(probe, "_look", lambda _: probe._members())
+    assert probe.look({0: 1}) is None
 
 
 def test_a_reader_looks_again_after_a_connection_was_refused(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
