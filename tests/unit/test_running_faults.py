@@ -145,15 +145,15 @@ def test_faults_are_told_below_the_age_of_what_each_program_has_written(
         yield diagnosis.Part([Fault("program down", "host", "no host")], ["monitor", "router"])
         yield diagnosis.Part([Fault("queue OFF", "queue big", "why")])
 
-    now_ms = wall_clock.now_ms()
+    now_ms = wall_clock.now_ms()  # of times before midnight, the date is shown too
     signs = {"monitor": SignOfLife(now_ms - 4_000, 10_000), "router": SignOfLife(now_ms - 240_000, 10_000)}
     monkeypatch.setattr(presence, "last_sign", lambda _kafka, _topics, program: signs[program])
     monkeypatch.setattr(diagnosis, "parts", parts)
     with pytest.raises(typer.Exit):
         command.diagnose(instance=InstanceOptions(), place=Place("localhost:1"))
     monitor, router, *faults = capsys.readouterr().out.splitlines()
-    assert re.fullmatch(r"what the monitor has written is as of [\d:]+ UTC \(\d s ago\)", monitor)
-    assert re.fullmatch(r"what the router has written is as of [\d:]+ UTC \(4 min ago\)", router)
+    assert re.fullmatch(r"what the monitor has written is as of [-\d: ]+ UTC \(\d+ s ago\)", monitor)
+    assert re.fullmatch(r"what the router has written is as of [-\d: ]+ UTC \(4 min ago\)", router)
     assert faults == ["program down: host: no host", "queue OFF: queue big: why"]
 
 
