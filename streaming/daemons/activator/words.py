@@ -134,10 +134,10 @@ def in_vain(row: ActivatorRow, now: str, *, is_past: bool = False) -> Iterator[s
         is_past: Whether the row's activator no longer runs.
     """
     running = _joins_nothing if row.group is not None else _reads_nothing
-    questions = [*([without_receive(row)] if row.nobody_joined else []), *running(row, now, is_past=is_past)]
-    for question in questions[:-1]:  # all have the same advice, which only the last keeps
-        yield question.removesuffix(_advice(row))
-    yield from questions[-1:]
+    questions = [*([_without_receive(row)] if row.nobody_joined else []), *running(row, now, is_past=is_past)]
+    if questions:
+        questions[-1] += _advice(row)  # one for all of them
+    yield from questions
 
 
 def oldest(row: ActivatorRow) -> ProgramRow:
@@ -152,7 +152,7 @@ def _joins_nothing(row: ActivatorRow, _now: str, *, is_past: bool) -> Iterator[s
     runs, has = ("ran", "had") if is_past else ("runs", "has")
     yield (
         f"process {oldest(row).pid} {runs}, and the observer {has} seen nobody join the consumer group {row.group} "
-        f"since {instant_utc(row.unanswered_since)}: does it consume with this `group.id`?{_advice(row)}"
+        f"since {instant_utc(row.unanswered_since)}: does it consume with this `group.id`?"
     )
 
 
@@ -168,7 +168,7 @@ def _reads_nothing(row: ActivatorRow, now: str, *, is_past: bool) -> Iterator[st
             who, run, ask = f"processes {', '.join(pids)}", "run", "do they report, do they hang, or have they"
         run, has, ask = (run, "has", f": {ask} been busy for that long?") if not is_past else ("ran", "had", ".")
         since = instant_utc(row.unanswered_since)
-        yield f"{who} {run}, and nobody {has} called RECEIVE since {since}{ask}{_advice(row)}"
+        yield f"{who} {run}, and nobody {has} called RECEIVE since {since}{ask}"
 
 
 def _before(now: str, duration_ms: int) -> str:
@@ -198,18 +198,15 @@ def _past_of_programs(row: ActivatorRow, at: str) -> Iterator[str]:
     yield from in_vain(row, at, is_past=True)
 
 
-def without_receive(row: ActivatorRow) -> str:
+def _without_receive(row: ActivatorRow) -> str:
     """Returns the question about programs that have exited with success, but without visible work."""
     if row.group is None:
-        return (
-            f"{row.exits_without_receive} readers in a row exited without a RECEIVE: does the program report?"
-            f"{_advice(row)}"
-        )
+        return f"{row.exits_without_receive} readers in a row exited without a RECEIVE: does the program report?"
     count = row.exits_without_receive
     programs, they = ("1 program", "does it") if count == 1 else (f"{count} programs in a row", "do they")
     return (
         f"{programs} exited, and the observer has seen nobody join the consumer group {row.group} or commit in it: "
-        f"{they} consume with this `group.id`?{_advice(row)}"
+        f"{they} consume with this `group.id`?"
     )
 
 
