@@ -7,10 +7,12 @@ import re
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -210,7 +212,9 @@ def test_what_ends_together_with_a_stop_signal_was_asked_to_end_as_well(
 def test_a_process_says_every_few_seconds_that_it_is_not_ready_yet(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(start_progress, "AGAIN_S", 0.05)
+    monkeypatch.setattr(start_progress, "AGAIN_S", 0.0)
+    # A clock that stands still, because a slow machine may reach the second line in a later second.
+    monkeypatch.setattr(together, "time", SimpleNamespace(monotonic=lambda: 0.0, sleep=time.sleep))
     order = tmp_path / "order"
     script = f"until [ -e {tmp_path}/go ]; do sleep 0.05; done; echo slow ready; sleep 60"
     slow = Program("slow", ["/bin/sh", "-c", script], "slow ready")
