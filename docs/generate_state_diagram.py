@@ -23,7 +23,7 @@ _ANCHOR_TEXTS = {
     queue_monitor.Anchor.KEEP: "",
     queue_monitor.Anchor.NOW: " (anchor = now)",
     queue_monitor.Anchor.NEVER: " (anchor = never)",
-    queue_monitor.Anchor.ALL_NEVER: " (all times = never)",
+    queue_monitor.Anchor.ALL_NEVER: " (no quiet window)",
 }
 
 # State and trigger -> next state, and what else changes.

@@ -62,7 +62,7 @@ class Anchor(IntEnum):
     KEEP = 0
     NOW = 1
     NEVER = 2
-    ALL_NEVER = 3  # the other times become "never" too: the monitor is new or gone
+    ALL_NEVER = 3  # the other times of the quiet window become "never" too: the monitor is new or gone
 
 
 # (state, trigger) -> (next state, anchor). A trigger that is missing for a state cannot occur in that state.
@@ -148,10 +148,12 @@ class QueueMonitor:
 
     def __init__(self) -> None:
         self.state = State.ABSENT
+        # Outlives the monitor, as the queue's `sequence` does, so that the views show both.
+        self.last_activated_ms = NEVER_MS
         self._forget()
 
     def _forget(self) -> None:
-        self.anchor_ms = self.last_empty_ms = self.last_activated_ms = self.result_due_ms = NEVER_MS
+        self.anchor_ms = self.last_empty_ms = self.result_due_ms = NEVER_MS
         self.useless_activations = 0
         self.awaits_answer = False
         # T has expired since the last activation, with messages unread and without a RECEIVE until now.

@@ -159,6 +159,24 @@ class TestDefinitions:
         timeline.at(4 * SECOND, arrived(5), ROLLBACK("x", "t"))
         assert (timeline.state, timeline.unread, timeline.queue.sequence) == (State.ABSENT, 7, 1)
 
+    @pytest.mark.parametrize(
+        "events_after",
+        [
+            [alter(status=False)],
+            [alter(status=False), alter(status=True)],
+            [drop_notification()],
+            [drop_notification(), notify()],
+            [alter(activation=activation(status=True))],
+            [received(1, "x", "t"), ROLLBACK("x", "t")] * 5,
+        ],
+    )
+    def test_the_time_of_the_last_activation_survives_the_monitor(self, events_after: list[Event]) -> None:
+        timeline = monitored()
+        timeline.at(SECOND, arrived())
+        for event in events_after:
+            timeline.queue.apply(event, 2 * SECOND)
+        assert timeline.queue.monitor.last_activated_ms == SECOND
+
     @pytest.mark.parametrize("days", [6, 8])
     @pytest.mark.parametrize("auto_create_queues", [True, False])
     def test_an_idle_automatic_queue_is_forgotten(self, days: int, auto_create_queues: bool) -> None:

@@ -36,7 +36,8 @@ from tests.support.histories import (
 
 NOW = 12_000
 
-# Next state, and the anchor after a slash: `now`, `-inf`, or `all` (all times are -inf). `-`: the pair cannot happen.
+# Next state, and the anchor after a slash: `now`, `-inf`, or `all` (the other times of the quiet window
+# are -inf too). `-`: the pair cannot happen.
 TRIGGERS = """
                   ABSENT        INACTIVE            NOTIFIED            RECEIVES_OCCURRING
 MONITOR_CREATED   INACTIVE/all  INACTIVE/all        INACTIVE/all        INACTIVE/all
@@ -78,7 +79,7 @@ def test_every_state_and_trigger(state: State, trigger: Trigger, cell: str) -> N
 
     monitor.fire(trigger, NOW)
     next_state, _, anchor = cell.partition("/")
-    after = {"now": (NOW, 2, 3), "-inf": (NEVER_MS, 2, 3), "all": (NEVER_MS,) * 3, "": before}[anchor]
+    after = {"now": (NOW, 2, 3), "-inf": (NEVER_MS, 2, 3), "all": (NEVER_MS, NEVER_MS, 3), "": before}[anchor]
     assert (monitor.state, times(monitor)) == (State[next_state], after)
 
 
@@ -128,15 +129,15 @@ ONE_MESSAGE = ("absent -1", "inactive -1", "receiving anchor=now -1", "receiving
 GIVEN_BACK = ("absent +2", "inactive +2", "notified +2", "receiving +2")
 GONE = (
     "absent",
-    "absent empty=-inf activated=-inf",
-    "absent empty=-inf activated=-inf",
-    "absent anchor=-inf empty=-inf activated=-inf",
+    "absent empty=-inf",
+    "absent empty=-inf",
+    "absent anchor=-inf empty=-inf",
 )
 RENEWED = (
     "inactive",
-    "inactive empty=-inf activated=-inf",
-    "inactive empty=-inf activated=-inf",
-    "inactive anchor=-inf empty=-inf activated=-inf",
+    "inactive empty=-inf",
+    "inactive empty=-inf",
+    "inactive anchor=-inf empty=-inf",
 )
 COMES_TO_BE = ("inactive", "inactive", "notified", "receiving")
 ON = activation(status=True, procedure_name="p")
