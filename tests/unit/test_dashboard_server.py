@@ -105,6 +105,30 @@ def test_a_page_without_an_answer_says_so(error: Exception, status: int, said: s
     assert said in answer.text
 
 
+@pytest.mark.parametrize(
+    ("found", "is_loaded_again"),
+    [
+        (NotYetError(), True),
+        (UserError("no"), True),
+        (Page("Queue", [], status=404), True),
+        (Page("Queue", []), False),
+    ],
+)
+def test_without_a_script_a_page_loads_again_until_its_content_is_there(
+    found: Page | Exception, is_loaded_again: bool
+) -> None:
+    def build(_: QueryParams) -> Page:
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    answer = ask(application(Dashboard([Entry("/", build)], lambda: 0, News), NAMES, None, is_secure=False))
+    head = answer.text.partition("</head>")[0]
+    # A browser that runs scripts ignores the element: there the script replaces the parts, or loads the page again.
+    again = re.findall(r'<noscript><meta http-equiv="refresh" content="(\d+)"></noscript>', head)
+    assert [int(seconds) > 0 for seconds in again] == [True] * is_loaded_again
+
+
 def test_readers_of_one_page_share_what_is_rendered() -> None:
     built: list[str] = []
 
