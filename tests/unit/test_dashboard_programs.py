@@ -391,6 +391,24 @@ def test_an_activator_that_has_not_written_for_long_is_no_silent_one() -> None:
     assert ["only when something changes" in each for each in shown] == [True, False]
 
 
+@pytest.mark.parametrize(
+    ("name", "hosts", "said", "why"),
+    [
+        ("observer", ["box"], "not known", "it reports only groups with members or messages"),
+        ("activator", ["box"], "not known", "it writes only when something changes"),
+        ("host", ["box"], "none", ""),
+        ("observer", [], "none", ""),
+        ("activator", [], "none", ""),
+    ],
+)
+def test_a_program_that_runs_but_writes_no_regular_sign_of_life_is_not_shown_without_one(
+    name: str, hosts: list[str], said: str, why: str
+) -> None:
+    shown = html("programs.html", kinds=[Program(name, name, hosts, None, False)], rows=[])
+    cell = shown.partition('data-label="Last sign">')[2].partition("</td>")[0]
+    assert re.findall(">([^<>]+)<", cell) == [text for text in (said, why) if text]
+
+
 class TestBacklogs:
     """The records that wait for a program."""
 
