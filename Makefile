@@ -29,16 +29,24 @@ SHELL := /bin/bash
 # The tests start Python some hundred times. Without its caches, each start compiles every module that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-setup: $(STAMP) prepare ## build .venv with $(PYTHON), fetch the jars, and prepare for quick starts
-	@echo
-	@echo "Set-up is complete. .venv has the command queue-activation. The jars of Spark's Kafka connector and of the broker,"
-	@echo "and the archive of Java's classes, are outside of this folder (QUEUE_ACTIVATION_CACHE, or ~/.cache)."
+PREPARE = $(BIN)/queue-activation prepare
+NOT_PREPARED := The preparation failed. To try again: .venv/bin/queue-activation prepare
+
+setup: $(STAMP) ## build .venv with $(PYTHON), fetch the jars, and prepare for quick starts
+	@if $(PREPARE); then \
+		echo; \
+		echo "Set-up is complete. .venv has the command queue-activation. The jars of Spark's Kafka connector and of the broker,"; \
+		echo "and the archive of Java's classes, are outside of this folder (QUEUE_ACTIVATION_CACHE, or ~/.cache)."; \
+	else \
+		echo; \
+		echo ".venv has the command queue-activation. $(NOT_PREPARED)"; \
+	fi
 	@echo "Next:  make demo                      show everything on this machine, usually in two minutes"
 	@echo "  or:  . .venv/bin/activate           and then, with your own Kafka, queue-activation run --help"
 
 # Not required: without it, the first command that needs the jars fetches them, and starts take half as long again.
 prepare: $(STAMP)
-	@$(BIN)/queue-activation prepare || echo "The preparation failed. To try again: .venv/bin/queue-activation prepare"
+	@$(PREPARE) || echo "$(NOT_PREPARED)"
 
 # The tests of the dashboard use these two files. Without them they are skipped, but fail if CI is set.
 browser: ## install Debian's Chromium and its driver, in which the tests open the dashboard; needs root's rights

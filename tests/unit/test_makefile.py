@@ -1,8 +1,11 @@
-"""The Makefile says that a long installation goes on, and fails where the installation fails."""
+"""The Makefile says that a long installation goes on, fails where it fails, and names only what is there."""
 
 import re
 import subprocess
+from pathlib import Path
 from typing import IO
+
+import pytest
 
 from tests.support.command_lines import ROOT
 
@@ -37,3 +40,19 @@ def test_make_fails_where_pip_fails() -> None:
     with make("false") as running:
         running.communicate()
     assert running.returncode != 0
+
+
+@pytest.mark.parametrize("is_prepared", [True, False])
+def test_the_end_of_a_set_up_names_the_files_outside_only_if_they_are_there(is_prepared: bool, tmp_path: Path) -> None:
+    command = tmp_path / "bin" / "queue-activation"
+    command.parent.mkdir()
+    command.write_text(f"#!/bin/sh\nexit {0 if is_prepared else 2}\n", encoding="utf-8")
+    command.chmod(0o755)
+    for stamp in (".runtime", ".set-up"):
+        (tmp_path / stamp).touch()
+    done = subprocess.run(
+        ["make", "--silent", "setup", f"VENV={tmp_path}"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    told = ["Set-up is complete", "jars", "archive of Java's classes", "The preparation failed"]
+    assert [words in done.stdout for words in told] == [is_prepared] * 3 + [not is_prepared]
+    assert "make demo" in done.stdout

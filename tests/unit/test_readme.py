@@ -4,7 +4,6 @@ import ast
 import importlib
 import re
 import shutil
-import subprocess
 import tomllib
 from dataclasses import replace
 from itertools import pairwise
@@ -174,13 +173,6 @@ def test_the_tests_would_notice() -> None:
         check_command(["make", "deploy"], {})
     with pytest.raises(AssertionError, match="unknown program"):
         check_command(["queue-activatoin", "demo"], {})
-
-
-def test_make_setup_ends_with_what_is_there_and_what_to_type_next() -> None:
-    done = subprocess.run(["make", "-n", "setup"], cwd=ROOT, capture_output=True, text=True, check=True)
-    last = done.stdout.split("queue-activation prepare")[-1]
-    assert "Set-up is complete" in last
-    assert "make demo" in last
 
 
 def test_the_documents_have_commands() -> None:
