@@ -1,4 +1,4 @@
-"""A transaction that ends inside a record of decisions: the rest is carried out by the next one."""
+"""A transaction that ends inside a record of decisions, and one that repeats a delivery which Kafka has refused."""
 
 import time
 from collections import deque
@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from streaming.core.conversations.decision_batches import Carrying, DecisionBatch, Position
-from streaming.core.conversations.decisions import Transmit
+from streaming.core.conversations.decision_batches import Carrying, DecisionBatch, Failure, Position
+from streaming.core.conversations.decisions import Deliver, Transmit
 from streaming.core.conversations.kinds import Kind
 from streaming.daemons.transport.transaction import MAX_DECISIONS, Context, Transaction
 from streaming.kafka.broker_clock import BrokerClock
@@ -79,3 +79,25 @@ def test_each_decision_is_carried_out_once_however_many_transactions_it_takes(
     assert not lost
     assert sorted(destination.taken) == sorted({f"{p} {n} {each}" for p, n, _ in places for each in range(DECISIONS)})
     assert transactions > 1
+
+
+REFUSED = Failure(is_lasting=False, reason="Kafka refuses the record: Broker: Unknown topic or partition")
+
+
+@pytest.mark.parametrize(
+    ("problem", "reason"), [("topic q does not exist", "topic q does not exist"), (None, REFUSED.reason)]
+)
+def test_a_refused_delivery_fails_for_the_reason_of_its_topic_if_it_has_one(problem: str | None, reason: str) -> None:
+    delivery = Deliver("c", True, "q", "T", "S", "g", 1)
+    record = DecisionBatch(0, 1, 1, 1, (0, 0), [delivery])
+    waiting = deque([SimpleNamespace(partition=lambda: 0, offset=lambda: 0)])
+    partitions = {0: SimpleNamespace(number=0, carrying=Carrying(Position(), {}, 0))}
+    share = SimpleNamespace(waiting=waiting, partitions=partitions)
+    queues = SimpleNamespace(begin=lambda: None, look=lambda _queues: None, problem=lambda _queue: problem)
+    decoder = SimpleNamespace(decode=lambda _message: record)
+    refused = {((0, 0, 0), True): REFUSED}
+    context = Context(Topics(), share, None, queues, SlowDestination(), decoder, refused)  # type: ignore[arg-type]
+    part = Transaction(context, SimpleNamespace(produce=lambda *_: None), MAX_DECISIONS)  # type: ignore[arg-type]
+    part.fill(lambda: False)
+    [report] = partitions[0].carrying.reports
+    assert report.failure == Failure(is_lasting=False, reason=reason)

@@ -204,11 +204,11 @@ class Transaction:
         number, queue = partition.number, delivery.queue
         identity = number, record.offset, index
         self.services[delivery.service] += 0
-        failure = self._context.refused.get((identity, True))
         message: Message | None = None
-        if failure is None:
-            problem = self._context.queues.problem(queue)
-            failure = None if problem is None else Failure(is_lasting=False, reason=problem)
+        # After a refusal the topic was looked at again: its problem, such as a topic that was deleted, is the reason.
+        problem = self._context.queues.problem(queue)
+        failure = None if problem is None else Failure(is_lasting=False, reason=problem)
+        failure = failure or self._context.refused.get((identity, True))
         if delivery.offset is not None and (failure is None or failure.is_lasting):
             message = self._read(delivery.source, number, delivery.offset, record, index)
             if message is None:
