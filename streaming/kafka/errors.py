@@ -81,6 +81,8 @@ def unusable(what: str, error: KafkaError) -> ClientUnusableError:
         return ClientRefusedError(f"{what}: {denied}")
     if error.code() == KafkaError.INCONSISTENT_GROUP_PROTOCOL:
         return ClientUnusableError(f"{what}: {_OTHER_STRATEGY}")
+    if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
+        return ClientUnusableError(f"{what}: the topic does not exist any more. ({error.str()})")
     return ClientUnusableError(f"{what}: {error.str()}")
 
 

@@ -114,6 +114,12 @@ def test_a_client_that_cannot_go_on_is_an_error_of_the_user_and_one_sentence(cod
     assert len(str(error).splitlines()) == 1
 
 
+@pytest.mark.parametrize("code", [KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC])
+def test_a_topic_that_was_deleted_is_told_before_kafkas_own_words(code: int) -> None:
+    error = unusable("Queue 'orders' cannot be read", KafkaError(code, "Broker: the reason"))
+    assert str(error) == "Queue 'orders' cannot be read: the topic does not exist any more. (Broker: the reason)"
+
+
 def test_a_plain_consumer_in_the_group_of_the_queue_is_named_with_what_to_do() -> None:
     error = unusable("Queue 'orders' cannot be read", KafkaError(KafkaError.INCONSISTENT_GROUP_PROTOCOL, "x"))
     assert "partition.assignment.strategy=cooperative-sticky" in str(error)
