@@ -7,7 +7,7 @@ from contextlib import suppress
 from confluent_kafka import KafkaError, KafkaException
 
 from streaming.kafka.clients import CLIENT_TIMEOUT_S, Cluster
-from streaming.kafka.errors import ClientUnusableError, unusable
+from streaming.kafka.errors import ClientUnusableError, unusable, words_of
 from streaming.kafka.session_event_reporter import SessionEventReporter
 from streaming.wire.input_records import ReceiveRecord, SessionAlive, SessionEnded
 
@@ -84,9 +84,8 @@ class SessionReports:
         try:
             self._reporter.send(record, answered)
         except (KafkaException, BufferError) as error:
-            raise ClientUnusableError(
-                f"The session cannot report to topic {self._reporter.topic!r}: {error}"
-            ) from error
+            what = f"The session cannot report to topic {self._reporter.topic!r}"
+            raise ClientUnusableError(f"{what}: {words_of(error)}") from error
         self._reporter.poll()
 
     def _answered(self, error: KafkaError | None) -> None:

@@ -11,6 +11,7 @@ from streaming.errors import UserError
 from streaming.kafka.access import denial, rights
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
+from streaming.kafka.errors import words_of
 
 # Kafka takes a command within this time, or the sender gives up.
 SEND_TIMEOUT_S = 10.0
@@ -72,7 +73,7 @@ def _send(producer: Producer, topic: str, records: list[Record], check: str) -> 
                 topic, record.value, record.key.encode(), headers=[*record.headers], on_delivery=partial(take, index)
             )
         except KafkaException as error:
-            raise UserError(f"Topic {topic} does not take the command: {error}") from None
+            raise UserError(f"Topic {topic} does not take the command: {words_of(error)}") from None
     unsent = producer.flush(SEND_TIMEOUT_S)
     if errors:
         raise denial(errors[0]) or UserError(f"Topic {topic} did not take a command: {errors[0].str()}")

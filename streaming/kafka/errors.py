@@ -93,6 +93,11 @@ def kafka_error(exception: KafkaException) -> KafkaError:
     return error
 
 
+def words_of(error: BaseException) -> str:
+    """Returns Kafka's words of an error; confluent-kafka would also print its name for it, in a form of its own."""
+    return kafka_error(error).str() if isinstance(error, KafkaException) else str(error)
+
+
 def is_rebalance(aborted: TransactionAbortedError) -> bool:
     """Returns whether a transaction with offsets was aborted because the consumer group was rebalancing."""
     cause = aborted.__cause__

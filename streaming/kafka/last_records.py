@@ -9,7 +9,7 @@ from streaming.errors import UserError
 from streaming.kafka.access import denial
 from streaming.kafka.admin import ADMIN_TIMEOUT_S
 from streaming.kafka.clients import Cluster
-from streaming.kafka.errors import NO_LEADER
+from streaming.kafka.errors import NO_LEADER, words_of
 from streaming.kafka.patience import Wait
 from streaming.system.threads import within
 
@@ -32,7 +32,8 @@ def last_records(cluster: Cluster, topic: str, partitions: int, count: int) -> l
     except (KafkaException, TimeoutError) as error:
         reason = error.args[0] if isinstance(error, KafkaException) else None
         known = denial(reason) if isinstance(reason, KafkaError) else None
-        raise known or UserError(f"The end of topic {topic} cannot be read: {error}. Check that Kafka runs.") from None
+        why = f"The end of topic {topic} cannot be read: {words_of(error)}. Check that Kafka runs."
+        raise known or UserError(why) from None
 
 
 def _read(cluster: Cluster, topic: str, partitions: int, count: int) -> Iterator[Message]:

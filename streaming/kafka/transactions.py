@@ -22,6 +22,7 @@ from streaming.kafka.errors import (
     TransactionAbortedError,
     kafka_error,
     unusable,
+    words_of,
 )
 from streaming.kafka.patience import Wait
 from streaming.system.stop_signals import GRACE_S, remaining_s
@@ -84,7 +85,7 @@ class TransactionalProducer:
         except KafkaException as exception:
             denied = denial(kafka_error(exception))
             what = f"Cannot create a transactional producer on Kafka at {cluster.bootstrap_servers}"
-            raise denied or UserError(f"{what}: {exception}") from exception
+            raise denied or UserError(f"{what}: {words_of(exception)}") from exception
 
     def _init(self, wait: Wait, timeout_s: float) -> None:
         try:
@@ -220,7 +221,7 @@ def _aborted(error: KafkaException | BufferError) -> TransactionAbortedError | C
     denied = denial(kafka_error(error)) if isinstance(error, KafkaException) else None
     if isinstance(denied, RightMissingError):
         return ClientRefusedError(f"{what}: {denied}")
-    return TransactionAbortedError(f"{what}: {error}")
+    return TransactionAbortedError(f"{what}: {words_of(error)}")
 
 
 def _retry(call: Callable[[float], None], deadline: float) -> None:

@@ -15,7 +15,7 @@ from streaming.core.connections.connection import Connection, ConnectionState, C
 from streaming.core.routing.addresses import topic_prefix
 from streaming.errors import UserError
 from streaming.kafka.clients import Cluster
-from streaming.kafka.errors import FAULTS_OF_A_RECORD, kafka_error
+from streaming.kafka.errors import FAULTS_OF_A_RECORD, kafka_error, words_of
 from streaming.kafka.periodic_tasks import Clock
 from streaming.wire.between_instances import not_sent
 from streaming.wire.delivered import Row, size_of
@@ -177,7 +177,7 @@ class InstanceConnection:
             producer = cluster.producer({**_PRODUCER, "error_cb": self._failed})
             self._connect(producer)
         except (KafkaException, UserError) as error:
-            self._lose(kafka_error(error).str() if isinstance(error, KafkaException) else str(error))
+            self._lose(words_of(error))
             return
         with self._lock:
             self.state.connected(Clock.now_ms())
