@@ -22,7 +22,7 @@ class Policy:
         fatal_exit_codes: The exit codes after which no program is started until the entry changes.
         backoff_ms: The pause after a first crash. Each further crash in a row doubles the pause.
         max_backoff_ms: The longest pause.
-        max_restarts: The most restarts in a row without another notification.
+        max_restarts: After more crashes in a row, the activator gives up for a time.
         idle_stop_ms: How long a group must have been idle before a program is asked to end.
         longest_rest_ms: The time without a consumer after which a program is started to keep the group's offsets.
         is_of_group: Whether the programs are consumers of a group, and report nothing themselves.

@@ -56,7 +56,7 @@ class ProgramEntry(Struct, forbid_unknown_fields=True, frozen=True, dict=True):
         fatal_exit_codes: Exit codes after which nothing is started until the entry changes.
         backoff: The pause after a first crash.
         max_backoff: The longest pause after crashes.
-        max_restarts: Restarts in a row after crashes, before the activator gives up.
+        max_restarts: After more crashes in a row, the activator gives up.
         group: The name, or an fnmatch pattern, of a consumer group that reports nothing and that the observer watches.
             None: the readers of the queue report.
         topics: The topics of the group. They count only while it has neither members nor committed offsets.
