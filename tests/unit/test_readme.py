@@ -11,8 +11,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from rich.console import Console
 
 from streaming.cli.activators import Told
+from streaming.cli.conversations.lists import transmissions_view
 from streaming.cli.present import NOBODY_MISSING
 from streaming.cli.task_failures import failure
 from streaming.core.activation.explanation import Situation, why
@@ -20,8 +22,9 @@ from streaming.core.activation.queue_monitor import Hindrance, State
 from streaming.daemons.activator.config import Config
 from streaming.daemons.host.config import HostConfig
 from streaming.system import ages
-from streaming.wire.activator_rows import ActivatorRow, ExitRow
+from streaming.wire.activator_rows import ActivatorRow, ExitRow, HeldRow
 from streaming.wire.input_records import arrivals_decoder, decode, receives_decoder
+from streaming.wire.service_views import TransmissionRow
 from tests.support.command_lines import (
     COMMAND,
     ROOT,
@@ -35,6 +38,7 @@ from tests.support.command_lines import (
 )
 
 GUIDE = ROOT / "docs" / "guide"
+CONVERSATIONS = GUIDE / "conversations.md"
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 # Foreign programs that the documents may use, besides those of every shell.
 FOREIGN = frozenset(("docker", "kcat"))
@@ -296,6 +300,58 @@ def test_the_guide_quotes_what_queue_show_prints_about_failures_of_today(monkeyp
     monkeypatch.setattr(ages, "today", lambda: "9999-01-31")
     require_quoted([str(failure(FAILING, NOBODY_MISSING))])
     require_quoted(Told(GIVEN_UP, True, 0).lines())
+
+
+def test_the_guide_quotes_the_other_sentence_about_readers_that_wait_without_a_topic() -> None:
+    waits = replace(QUOTED, state=State.RECEIVES_OCCURRING, unread=63, waiting=2, hindrance=Hindrance.READER_WAITS)
+
+    for found in ([why(waits)[-1]], [why(replace(waits, is_topic=False))[-1]]):
+        require_named(re.findall(r"they have no partition with messages|nothing that is unread [^,]*", found[0]))
+
+
+def test_the_guide_quotes_both_lines_of_an_activator_that_has_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ages, "today", lambda: "9999-01-31")
+    held = msgspec.structs.replace(
+        GIVEN_UP, gave_up_until=None, held=HeldRow("n", 4, "back-off after crash 6 in a row")
+    )
+
+    require_named(Told(held, True, 0).why()[:1])
+
+
+def test_the_guide_quotes_what_transmissions_prints(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ages, "today", lambda: "2026-11-24")
+    held = TransmissionRow(
+        *("5f0c6d1e-1", True, "//shop/orders", "shop", "//stock", None, 2, "2026-11-23T18:12:40.000Z", 9796),
+        *("the service is not here", None, ""),
+    )
+    billing = msgspec.structs.replace(
+        held,
+        conversation_id="a41b90c7-1",
+        to_service="//billing",
+        messages=1,
+        held_since="2026-11-24T09:14:02.000Z",
+        number=None,
+        reason="topic billing does not exist",
+        next_try="2026-11-24T09:14:27.000Z",
+    )
+    console = Console(width=1_000, highlight=False)
+    with console.capture() as captured:
+        console.print(transmissions_view([held, billing], 100))
+
+    [command, *quoted], *_ = [block.splitlines() for block in fenced_blocks(CONVERSATIONS.read_text(), "text")]
+    assert command == "$ queue-activation transmissions"
+    for line, shown in zip(captured.get().splitlines(), quoted, strict=True):
+        pattern = re.escape(" ".join(shown.split())).replace(re.escape("..."), ".*")
+        assert re.fullmatch(pattern, " ".join(line.split())), line
+
+
+def require_named(parts: list[str]) -> None:
+    """Requires that the guide has these parts of sentences, in a block or in a paragraph."""
+    text = " ".join((GUIDE / "why-a-reader.md").read_text().split())
+
+    assert parts
+    for part in parts:
+        assert part in text
 
 
 def require_quoted(sentences: list[str]) -> None:
