@@ -11,10 +11,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from rich.console import Console
+from rich.console import Console, RenderableType
 
 from streaming.cli.activators import Told
-from streaming.cli.conversations.lists import transmissions_view
+from streaming.cli.conversations.lists import counts_view, transmissions_view
 from streaming.cli.present import NOBODY_MISSING
 from streaming.cli.task_failures import failure
 from streaming.core.activation.explanation import Situation, why
@@ -334,13 +334,28 @@ def test_the_guide_quotes_what_transmissions_prints(monkeypatch: pytest.MonkeyPa
         reason="topic billing does not exist",
         next_try="2026-11-24T09:14:27.000Z",
     )
+    require_shown(transmissions_view([held, billing], 100), 0)
+
+
+def test_the_guide_quotes_what_conversation_list_prints_with_counts() -> None:
+    ages_of = {"idle_1h": (18_004, 310), "idle_1d": (11_871, 308), "idle_7d": (9_220, 290), "idle_30d": (4_107, 122)}
+    rows = [
+        {"state": state, "endpoints": endpoints, **{age: found[at] for age, found in ages_of.items()}}
+        for at, (state, endpoints) in enumerate([("CO", 20_412), ("DI", 310)])
+    ]
+
+    require_shown(counts_view(rows), 1)
+
+
+def require_shown(view: RenderableType, number: int) -> None:
+    """Requires that a block of the guide has the lines of a view. Three dots in the block stand for any words."""
     console = Console(width=1_000, highlight=False)
     with console.capture() as captured:
-        console.print(transmissions_view([held, billing], 100))
+        console.print(view)
+    lines = captured.get().splitlines()
 
-    [command, *quoted], *_ = [block.splitlines() for block in fenced_blocks(CONVERSATIONS.read_text(), "text")]
-    assert command == "$ queue-activation transmissions"
-    for line, shown in zip(captured.get().splitlines(), quoted, strict=True):
+    quoted = fenced_blocks(CONVERSATIONS.read_text(), "text")[number].splitlines()[1:]  # without the command
+    for line, shown in zip(lines, quoted, strict=True):
         pattern = re.escape(" ".join(shown.split())).replace(re.escape("..."), ".*")
         assert re.fullmatch(pattern, " ".join(line.split())), line
 
