@@ -83,7 +83,7 @@ def check_topics(admin: Admin, rights: Rights, own_topic: str, which: str = "the
     Args:
         admin: Looks for the topics.
         rights: The topics, with the rights that the client needs.
-        own_topic: The one of these topics that belongs to the programs, not to a queue.
+        own_topic: The topic of `rights` that belongs to the programs. The other topics belong to queues.
         which: The name for such topics in the error.
 
     Raises:

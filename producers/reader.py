@@ -61,8 +61,8 @@ class QueueReader:
     A context manager, for one thread at a time.
 
     All readers of a queue must be in one consumer group, which by default has the queue's name. Each message goes to
-    one reader of the group. A reader's reports about other readers come from the group. The group must read no other
-    queue.
+    one reader of the group. Before a reader reports that it found nothing, it asks the group how far the other readers
+    have read. The group must read no other queue.
 
     From one `receive` to the next, an hour may pass (`max.poll.interval.ms` in `kafka_config`). After that, Kafka gives
     the reader's partitions to other readers, and the messages that were received are rolled back. A reader that joins

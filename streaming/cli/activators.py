@@ -50,7 +50,7 @@ class Told:
     is_told: bool = False
 
     def why(self) -> list[str]:
-        """Returns the reasons why the activator starts no program; an empty list if it may start one."""
+        """Returns the reasons why the activator starts no program; an empty list if it may start a program."""
         if self.is_running is False:
             return [*self._absence(), *self.past()]
         return words.troubles(self.row, _now()) or words.holds(self.row)
@@ -209,7 +209,7 @@ def entry_here(queue: str, file: str | None) -> str:
 
 
 def without_entry(told: Mapping[str, Sequence[Told]], queue: str) -> list[str]:
-    """Returns the sentences that no running activator has an entry for a queue about which none has a row.
+    """Returns the sentences that no running activator has an entry for a queue about which no activator has a row.
 
     Returns an empty list if this is not known, because a file is on another machine or cannot be read.
 

@@ -48,7 +48,7 @@ def warn_of_no_procedure(queue: str, before: QueueDefinition | None, commands: S
 
     Args:
         queue: The queue.
-        before: The queue's definition before the commands; None: there was none.
+        before: The queue's definition before the commands; None: the queue had no definition.
         commands: The commands.
     """
     after = QueueDefinition.automatic(True) if before is None else before.copy()

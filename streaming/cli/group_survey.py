@@ -65,7 +65,8 @@ class GroupSurvey:
     """Asks about all groups of a cluster, or about one group.
 
     Attributes:
-        left_out: The number of groups of our own programs. The survey leaves them out unless the user names one.
+        left_out: The number of groups of our own programs that the survey leaves out, because the user names
+            none of them.
     """
 
     def __init__(self, cluster: Cluster, only: str | None) -> None:

@@ -25,7 +25,7 @@ def expand(app: typer.Typer) -> None:
 
 
 def expanded(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns a command that takes single options, and passes them on as groups."""
+    """Returns a command that takes the fields of the groups as single options, and passes groups to `command`."""
     signature = inspect.signature(command, eval_str=True)
     groups: dict[str, Any] = {
         each.name: each.annotation for each in signature.parameters.values() if is_dataclass(each.annotation)

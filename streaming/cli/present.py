@@ -1,4 +1,4 @@
-"""The programs on which a view depends, as far as they run."""
+"""The running programs on which a view depends."""
 
 from dataclasses import dataclass
 

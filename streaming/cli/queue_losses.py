@@ -60,7 +60,7 @@ def ask(kafka: Cluster, topics: Topics, queue: str, *, with_topic: bool, yes: bo
 
 
 def warn_of_uncounted(kafka: Cluster, topics: Topics, queue: str) -> None:
-    """Warns of records that were in the topic of a new queue before, as far as this user may look."""
+    """Warns of messages that are in the topic of a new queue already. Says nothing if this user may not look."""
     with suppress(UserError):  # a user who defines a queue needs no right to look
         row = queue_facts.row_of(kafka, topics, queue)
         unread = _unread(kafka, topics, queue)
@@ -108,9 +108,9 @@ def _uncommitted(kafka: Cluster, queue: str, partitions: int) -> int:
 
 
 def warn_of_nobody(kafka: Cluster, topics: Topics, queues: Collection[str]) -> None:
-    """Warns of the programs that are missing, so that nobody reads what was sent to queues.
+    """Warns of missing programs, without which no reader reads the messages that were sent to queues.
 
-    A sender needs no right to look for them. Says nothing of what this user may not see.
+    A sender needs no right to look for programs. Says nothing about programs that this user may not see.
     """
     with suppress(UserError):
         for sentence in _missing(kafka, topics, queues):

@@ -8,13 +8,13 @@ from streaming.system.ages import instant_utc
 
 
 class Silence:
-    """The silence of Kafka and of the monitor, as far as the command has told it."""
+    """The silences of Kafka and of the monitor that the command has told."""
 
     def __init__(self, contact: Contact, servers: str, *, is_told: bool) -> None:
         """Begins without a silence.
 
         Args:
-            contact: The contact with both.
+            contact: The contact with Kafka and with the monitor.
             servers: The bootstrap servers.
             is_told: Whether the command has told already that the monitor does not run, or that this is unknown.
         """

@@ -39,7 +39,7 @@ def topics(
 ) -> None:
     """Create the topics of queues and of services. Topics that exist are left unchanged.
 
-    Says which of them have another number of partitions.
+    Names the topics that exist with another number of partitions.
     """
     topics_of_prefix = place.topics()
     specs_of_queues = topics_of_prefix.specs()

@@ -42,7 +42,7 @@ class Given:
         program: The command.
         config: The file of --config.
         servers: The bootstrap servers; None if the command takes none.
-        options: Options that say where Kafka is -> their values, as far as another command needs them.
+        options: Option that says where Kafka is -> its value, if the value is not the option's default.
         advised: The advice that sentences have given so far.
     """
 
@@ -137,7 +137,7 @@ def command(*words: str, servers: str | None = None, prefix: str = "", config: s
 
 
 def place() -> list[str]:
-    """Returns the options that say where Kafka is, as far as another command needs them."""
+    """Returns the options that say where Kafka is and whose values are not the defaults, with the values."""
     return [word for given in _given for option in given.options.items() for word in option]
 
 

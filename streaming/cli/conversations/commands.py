@@ -46,11 +46,11 @@ class EndpointState(StrEnum):
 
 ConversationId = Annotated[
     str,
-    typer.Argument(metavar="CONVERSATION", help="The conversation's identifier, or a beginning that no other one has."),
+    typer.Argument(metavar="CONVERSATION", help="The conversation's identifier, or a unique beginning of it."),
 ]
 Limit = Annotated[
     int | None,
-    part_of_definition("--limit", "Show at most so many; by default 100 in a table, and all with --json.", min=1),
+    part_of_definition("--limit", "The most rows to show; by default 100 in a table, and all with --json.", min=1),
 ]
 Timeout = Annotated[
     Duration,
@@ -76,8 +76,8 @@ class Filters:
         Duration | None,
         part_of_definition(
             "--idle",
-            "Only the endpoints in whose conversation no program has said anything for so long (12h, 7d); exact to ten "
-            "minutes.",
+            "Only the endpoints in whose conversation no program has said anything for this time (12h, 7d); exact to "
+            "ten minutes.",
             parser=durations.parse,
             metavar="<duration>",
         ),
@@ -188,7 +188,7 @@ def end(
         str | None,
         typer.Argument(
             metavar="CONVERSATION",
-            help="The conversation's identifier, or a beginning that no other one has. Without it, a filter is needed.",
+            help="The conversation's identifier, or a unique beginning of it. Without it, a filter is needed.",
         ),
     ] = None,
     error: Annotated[
@@ -196,7 +196,7 @@ def end(
     ] = None,
     text: Annotated[str | None, part_of_definition("--text", "The text of the Error.")] = None,
     cleanup: Annotated[
-        bool, part_of_definition("--cleanup", "End WITH CLEANUP: nobody is told, and held messages are dropped.")
+        bool, part_of_definition("--cleanup", "End WITH CLEANUP: drop held messages, and do not tell the far side.")
     ] = False,
     yes: Annotated[bool, part_of_definition("--yes", "Do not ask before many endpoints are ended.")] = False,
     timeout: Timeout = durations.parse("30s"),

@@ -44,7 +44,7 @@ class Ending:
     error_text: str | None = None
 
     def is_allowed(self, row: EndpointRow, held: int) -> bool:
-        """Returns whether an endpoint allows the statement. A closed endpoint that holds nothing allows none."""
+        """Returns whether an endpoint allows the statement. A closed endpoint without held messages allows none."""
         state = State.__members__.get(row.state, State.ABSENT)
         if state is State.CD and not held:
             return False

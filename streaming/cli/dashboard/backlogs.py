@@ -1,4 +1,4 @@
-"""The records that wait for each program, as far as the program has written its position to Kafka."""
+"""The records that wait for each program that has written its position to Kafka."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class Backlog:
         program: The program.
         topic: The topic.
         waiting: The number of the records, in offsets; None: not known.
-        problem: Why the number is not known, as far as Kafka says.
+        problem: Kafka's reason why the number is not known; empty without such a reason.
     """
 
     program: str

@@ -46,7 +46,7 @@ class Batches:
 
 
 def batches(kafka: Cluster, topics: Topics, program: str) -> Batches:
-    """Returns the batches of a program, as far as they are known."""
+    """Returns the known facts about the batches of a program."""
     try:
         sign = presence.last_sign(kafka, topics, program)
         problem = own_programs.absence(kafka, topics, program)

@@ -14,7 +14,7 @@ from streaming.system.options import option
 @stop_signals.orderly("dashboard")
 def dashboard(
     host: Annotated[
-        str, option("--host", "Address to serve on. Another than this machine's own needs a token and TLS.")
+        str, option("--host", "Address to serve on. An address for other machines needs a token and TLS.")
     ] = "127.0.0.1",
     port: Annotated[int, option("--port", "Port to serve on; 0 picks a free one.", min=0, max=65535)] = DEFAULT_PORT,
     token_file: Annotated[

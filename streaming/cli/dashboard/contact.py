@@ -1,7 +1,7 @@
 """The contact with Kafka and with the monitor: since when Kafka has not answered, and whether a monitor runs.
 
-While Kafka is silent, nothing else may ask it: librdkafka's admin client may abort the process if requests time out
-(see kafka/group_coordinator.py). A consumer's requests have no such fault, so a consumer asks here.
+While Kafka is silent, no other part of the dashboard may ask Kafka: librdkafka's admin client may abort the process if
+requests time out (see kafka/group_coordinator.py). A consumer's requests have no such fault, so a consumer asks here.
 """
 
 import threading

@@ -62,7 +62,7 @@ class QueuePages:
         self._maps.close()
 
     def queues(self, query: QueryParams) -> Page:
-        """Returns the page of queues: all, or the results of a search, sorted, a hundred at a time."""
+        """Returns the page of queues: all queues, or the queues that a search finds, sorted, a hundred on each page."""
         search, state, sort = query.get("search", ""), query.get("state", ""), query.get("sort", "unread")
         sort = sort if sort in _SORTS else "unread"
         present, warnings = self._view.programs()

@@ -97,7 +97,7 @@ def live_page(services: LiveServices, page: Page) -> Page:
 
 
 def explained(result: Result) -> dict[str, Any]:
-    """Returns the values of the template of an explanation."""
+    """Returns the values for the template that explains where a message would go."""
     fields = [*result.fields()]
     service = result.decision.service
     return {

@@ -90,10 +90,11 @@ class Timeline:
     def next_reader(self, number: int) -> tuple[Reader, int] | None:
         """Returns the first new reader between an activation and the next activation, and how many ms it took to come.
 
-        If no reader reports, an observer may have reported a further member of the consumer group.
+        The reader answers the activation, unless readers are also started without activations. If no reader reports,
+        the result may be a new member of the consumer group, which an observer has reported.
 
         Args:
-            number: The index of the activation. The reader answers this activation, unless readers come by themselves.
+            number: The index of the activation.
         """
         from_ms = self.activations[number][0]
         until_ms = self.activations[number + 1][0] if number + 1 < len(self.activations) else self.until_ms

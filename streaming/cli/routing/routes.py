@@ -204,7 +204,7 @@ def check(
     instance: InstanceOptions,
     place: Place,
 ) -> None:
-    """Check that messages would go where the files expect them to go. Exit code 1 if one would not.
+    """Check that messages would go where the files expect them to go. Exit code 1 if a message would not.
 
     Prints the differences, and names the routes that no case of a file reaches.
     """

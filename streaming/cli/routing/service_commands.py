@@ -117,8 +117,8 @@ def _has_taken(kafka: Cluster, topics: Topics, changes: Mapping[bytes, tuple[_Ro
 def shows(found: _Row | None, before: _Row | None, wanted: _Row | None) -> bool:
     """Returns whether a row of the view shows a change.
 
-    A new `expires_at` counts from the time of the command's record. So it differs from the former value, and it does
-    not have to be exactly the wanted value.
+    A new `expires_at` counts from the time of the command's record, so it may differ from the wanted value. The row
+    shows the change if its `expires_at` differs from the former value.
     """
     if found is None or wanted is None:
         return found is wanted

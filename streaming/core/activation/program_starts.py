@@ -83,7 +83,7 @@ class QueueActivator:
 
     @property
     def is_idle(self) -> bool:
-        """Returns whether the caller can delete the state. A deletion loses only the protection against repeats."""
+        """Returns whether the caller can delete the state. After that, a repeated notification counts again."""
         is_kept = self.running or self.held is not None or self.crashes or self.fatal_exit_code is not None
         return not is_kept and self.last_run_ms == FOREVER_MS
 

@@ -81,7 +81,7 @@ class Connection:
         Args:
             now_ms: The instant.
             reason: The reason.
-            is_pending: Whether a message still waits. Then the connection is opened again after the rest.
+            is_pending: Whether a message still waits. Then the connection is opened again when the rest is over.
         """
         has_failed = self.state is ConnectionState.CONNECTING
         rest_ms = self.times.after_failure_ms if has_failed else self.times.after_disconnection_ms

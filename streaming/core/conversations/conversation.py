@@ -222,7 +222,7 @@ class FarEndpoint:
         has_told_end: Whether the far endpoint has acknowledged that this side has ended.
         received_below: The number below which its messages have been received. Acknowledgements name this number.
         repeats_below: The number below which the far endpoint may repeat messages, because it may not know that they
-            have arrived. 0: it repeats none.
+            have arrived. 0: the far endpoint repeats no message.
         ahead: Number -> message of the far endpoint that cannot be accepted yet, because an earlier message is missing
             or the message cannot be delivered.
         owes_acknowledgement: Whether an acknowledgement must be sent to it. Not part of the stored state.

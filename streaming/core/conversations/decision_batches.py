@@ -112,7 +112,8 @@ class Position:
         offset: The offset of the next record to take.
         done: The number of decisions of the next record that have been carried out already.
         keep_from: The lowest offset in service-messages of returned messages about which the router may not know. No
-            CLEAN_UP may delete them yet. ANY_INCOMING: all are in service-incoming; None: there are none.
+            CLEAN_UP may delete these messages yet. ANY_INCOMING: all such messages are in service-incoming; None: there
+            are no such messages.
     """
 
     marks: Marks = field(default_factory=Marks)
@@ -175,9 +176,10 @@ class Carrying:
         self._returned_from: int | None = None
 
     def take(self, record: DecisionBatch) -> Iterator[Decision]:
-        """Yields the decisions to carry out, in order.
+        """Yields the decisions of a record that are to be carried out, in order.
 
-        A caller that stops early has carried out the yielded decisions. It may commit, and take the record again.
+        Yielded decisions count as carried out. A caller may stop before the last decision, commit, and take the same
+        record again, which yields the other decisions.
 
         Raises:
             LostDecisionsError: Decisions are missing, so nothing further may be carried out.

@@ -174,7 +174,8 @@ class Drop:
     Attributes:
         offset: The offset of the record.
         conversation_id: The conversation that the record names.
-        number: The number of Service Broker's message that says why; None: no room, or no principal.
+        number: The number of Service Broker's message for the reason; None: there is no such message, because the shard
+            has no room for the conversation, or because no principal of the mirrored route is known.
     """
 
     offset: int

@@ -46,7 +46,7 @@ def end_suspect(
         generation: The generation of the new checkpoint.
 
     Returns:
-        The conversation; None if there is none and no side is known.
+        The conversation; None if the restored state does not have it and no side of it is known.
     """
     if conversation is None:
         conversation = _begun_elsewhere(context, suspect)

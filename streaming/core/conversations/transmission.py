@@ -248,7 +248,7 @@ class Transmitting(Holding):
             self.nothing_is_held(direction)
 
     def tell_nothing_more(self, far: FarEndpoint, reason: str | None) -> None:
-        """Removes all messages to the far side, even sent ones. The far side then counts as told of this side's end."""
+        """Removes all messages to the far side, even sent messages. The far side then counts as told of the end."""
         self.drop_to_far(far, reason, is_sent_kept=False)
         far.has_told_end = True
 

@@ -32,7 +32,7 @@ class PartitionLog:
         return next((end for at_ms, end in reversed(self.ends) if at_ms <= instant_ms), None)
 
     def seen(self, begin: int, end: int, now_ms: int) -> None:
-        """Stores an answer of the broker."""
+        """Stores a broker's answer about the first offset and the last stable offset."""
         self.begin = begin
         if not self.ends or self.ends[-1][1] != end:
             self.ends.append((now_ms, end))

@@ -66,7 +66,12 @@ NOTHING_SEEN = Verdict(False, "it has neither members nor committed offsets that
 
 
 def unless_missing(verdict: Verdict, missing: str | None) -> Verdict:
-    """Returns the verdict, or an unknown verdict if the missing answer might change it."""
+    """Returns the verdict, or an unknown verdict if an answer of a broker is missing that might change the verdict.
+
+    Args:
+        verdict: The verdict by the answers that came.
+        missing: The topic or the partition about which no answer came; None: all answers came.
+    """
     if missing is None or verdict.one_more is not False:
         return verdict
     return Verdict(None, f"no answer came about {missing}")

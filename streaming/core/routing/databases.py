@@ -27,7 +27,7 @@ class Database:
 
     @property
     def is_here(self) -> bool:
-        """Returns whether messages may be delivered in the database. Routing treats any other database as absent."""
+        """Returns whether messages may be delivered in the database. If not, routing treats the database as absent."""
         return self.is_broker_enabled and self.mirroring_role == PRINCIPAL
 
 

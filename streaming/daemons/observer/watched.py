@@ -44,7 +44,7 @@ class Watched:
         return self.found is None or self.found.verdict.one_more is None
 
     def topics(self) -> set[str]:
-        """Returns the topics that the group reads, as far as they are known."""
+        """Returns the topics that the group is known to read."""
         committed = {topic for topic, _ in self.picture.committed}
         return {*self.picture.subscribed(), *committed, *self.watch.settings.topics}
 

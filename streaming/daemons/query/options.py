@@ -15,8 +15,8 @@ TakeOver = Annotated[
     bool,
     option(
         "--take-over",
-        "End the one that runs on the same checkpoint, and take its place. Without this option, only one that has "
-        "ended or was silent for 13 s loses its place.",
+        "End the program that runs on the same checkpoint, and take its place. Without this option, only a program "
+        "that has ended or was silent for 13 s loses its place.",
     ),
 ]
 

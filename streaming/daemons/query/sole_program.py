@@ -67,7 +67,7 @@ class Kind:
         group_id: The consumer group of the programs, without the topic prefix.
         harm: The harm that two such programs would do, as a sentence.
         ready: The line that a program prints when it is ready.
-        waits: Whether a second program waits for the place. Otherwise it ends.
+        waits: Whether a second program waits until the first program ends. Otherwise the second program is refused.
     """
 
     name: str

@@ -58,7 +58,7 @@ class RoleAsker:
         self._rests_until_ms: dict[str, int] = {}
 
     def ask(self, decision: AskRole) -> None:
-        """Asks those of the two addresses that do not rest. The answers come later."""
+        """Asks both addresses, but not an address that still rests. The answers come later."""
         for address in dict.fromkeys((decision.address, decision.mirror_address)):
             if self._rests(address):
                 continue

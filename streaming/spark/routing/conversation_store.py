@@ -263,7 +263,7 @@ class ConversationStore:
 
 
 def shown_of(conversation: Conversation) -> Shown:
-    """Returns the part of a conversation in the views that `is_view_stale` does not cover."""
+    """Returns the values of a conversation that its views show and whose changes do not set `is_view_stale`."""
     to_initiator, to_target = conversation.directions
     tries = conversation.next_try_ms(INITIATOR), conversation.next_try_ms(TARGET)
     return (len(to_initiator.waiting), len(to_target.waiting)), tries
