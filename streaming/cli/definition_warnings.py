@@ -17,7 +17,9 @@ from streaming.wire.topics import Topics
 def warn_of_readers_without_a_partition(
     kafka: Cluster, topics: Topics, queue: str, max_queue_readers: int | None, *, is_default: bool = False
 ) -> None:
-    """Warns if more tasks are allowed than can receive at a time. Without a topic, that number is not known.
+    """Warns if more tasks are allowed than readers can receive at a time.
+
+    Without a topic, the number of such readers is not known.
 
     Args:
         kafka: The cluster.

@@ -81,7 +81,7 @@ class Phantoms:
         return self.is_denied or offset <= self.found.get(place, -1) < end
 
     def backlog(self, begins: dict[Place, int], ends: dict[Place, int]) -> Backlog:
-        """Returns the backlog between these offsets. Each begin is behind the known phantoms."""
+        """Returns the backlog between these offsets. The begin of each partition is behind its known phantoms."""
         if not ends:
             return Backlog(NOTHING_SEEN, [])
         waiting = [
