@@ -15,7 +15,6 @@ from streaming.core.activation.held_notifications import AWAY_MS, SETTLE_MS, Hel
 from streaming.core.activation.running_programs import LONG_MS, Ended, Program, crash_in_a_row, ending, fatal
 from streaming.core.activation.start_decisions import Action, Decision, Notified, Seen
 from streaming.core.activation.start_policy import Policy
-from streaming.core.numbers import plural
 from streaming.core.times import FOREVER_MS, NEVER_MS
 
 # The pause before a notification that was given up is tried again, because for a queue without a time-out the monitor
@@ -198,8 +197,7 @@ class QueueActivator:
             why = f"{crash}, nothing is started for {backoff_ms / 1000:g} s"
             if self.crashes > policy.max_restarts and program.sequence is not None:
                 retry_ms = now_ms + RETRY_MS
-                restarts = plural(policy.max_restarts, "restart")
-                why += f"; gave up after {restarts}: tried again {_RETRY}, and when the entry changes"
+                why += f"; gave up: tried again {_RETRY}, and when the entry changes"
         decisions = [Decision(Action.EXIT, why, session_id, program.notification_id)]
         return decisions + (self._renew(program, now_ms, retry_ms) if is_restarted else [])
 

@@ -330,8 +330,8 @@ def test_it_gives_up_after_so_many_restarts_and_the_next_notification_tries_at_o
     [session_id] = queue.state.running
     [given_up] = queue.exit(session_id, 1)
     assert given_up.why.endswith(
-        "gave up after 2 restarts: tried again when the next notification comes, after 10 min at the latest, and when "
-        "the entry changes"
+        "crash 3 in a row, nothing is started for 4 s; gave up: tried again when the next notification comes, after "
+        "10 min at the latest, and when the entry changes"
     )
     assert blocked(queue) == (
         "gave up after crash 3 in a row; tried again when the next notification comes, after 10 min at the latest"
