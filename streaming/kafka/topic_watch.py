@@ -37,16 +37,16 @@ def replaced_names(known: Mapping[str, str], found: Mapping[str, str]) -> list[s
 
 def monitors_advice(replaced: list[str]) -> str:
     """Returns a text about topics of a monitor that were replaced; it continues a sentence such as "Topics were"."""
-    place = hints.option("--checkpoint-location")
     what = f"deleted, or deleted and created again: {', '.join(replaced)}."
     if all(name.endswith(_TICKS) for name in replaced):
         return (
             f"{what} The checkpoint's offsets are not valid in a new topic; the rest of the checkpoint is. Start with "
-            f"another {place}, and set {hints.option('--continue-from')} to the old one."
+            f"another {hints.option('--checkpoint-location', names_table=False)}, and set "
+            f"{hints.option('--continue-from')} to the old one."
         )
     return (
         f"{what} Their records are lost, and the checkpoint's offsets are not valid in a new topic. Start with another "
-        f"{place}: the monitor then reads from the start what the topics hold."
+        f"{hints.option('--checkpoint-location')}: the monitor then reads from the start what the topics hold."
     )
 
 

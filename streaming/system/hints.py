@@ -169,12 +169,13 @@ def broker(servers: str) -> str | None:
     return plain("broker", *([] if port == "9092" else ["--port", port]), "--data-dir", "checkpoints/broker")
 
 
-def option(name: str, value: str | None = None) -> str:
+def option(name: str, value: str | None = None, *, names_table: bool = True) -> str:
     """Returns how a user gives an option to this program. Under `run`, the option is a key of the program's table.
 
     Args:
         name: The option, such as --restore.
         value: The option's value; None if the rest of the sentence says the value.
+        names_table: Whether to name the table under `run`; False if the next option of the sentence names the table.
     """
     checkpoints = os.environ.get(UNDER_RUN_VARIABLE)
     if checkpoints is None or name in OPTIONS_OF_RUN:
@@ -183,5 +184,7 @@ def option(name: str, value: str | None = None) -> str:
         return checkpoints
     key = name.removeprefix("--")
     entry = key if value is None else f'{key} = "{value}"'
+    if not names_table:
+        return f"`{entry}`"
     program = _about.get() or (_given[0].program if _given else "PROGRAM")
     return f"`{entry}` in the table [{program}] of the file of --config"

@@ -193,6 +193,8 @@ def test_a_program_of_run_names_options_that_run_has(monkeypatch: pytest.MonkeyP
     assert hints.option("--state-directory") == "--checkpoints"
     assert hints.option("--restore", "none") == '`restore = "none"` in the table [router] of the file of --config'
     assert hints.option("--take-over") == "--take-over"
+    assert hints.option("--restore", "none", names_table=False) == '`restore = "none"`'
+    assert hints.option("--state-directory", names_table=False) == "--checkpoints"
     with hints.about("monitor"):
         assert hints.option("--shards") == "`shards` in the table [monitor] of the file of --config"
     hints.begin_run(has_checkpoints=False)

@@ -393,9 +393,12 @@ class TestBesideAnotherActivator:
         state = {"option": "kept/activator", "table": "elsewhere", "default": "checkpoints/activator"}[place]
         with lock_state(Path(state)):
             said = run_command("--config", str(options), "run", str(file), *kept, *words, code=2)
-        other = "--checkpoints" if place == "option" else "`state-directory` in the table [activator]"
+        other = "--checkpoints" if place == "option" else "`state-directory`"
         assert f"Another activator (process {os.getpid()}) uses the state directory" in " ".join(said.split())
-        assert f"{state}. Stop it, or give this one another {other}" in " ".join(said.split())
+        assert (
+            f"{state}. Stop it, which --take-over does not do, or give this one another {other} and another `group-id` "
+            "in the table [activator] of the file of --config."
+        ) in " ".join(said.split())
         assert not started.programs
         assert runs.last("localhost:9092", "") is None
 

@@ -136,7 +136,7 @@ def lock_state(directory: Path) -> IO[bytes]:
 
 
 def await_free(directory: Path, patience_s: float) -> None:
-    """Waits until no activator runs on this state directory.
+    """Waits, before `run` starts an activator, until no activator runs on this state directory.
 
     Raises:
         UserError: The activator that runs on the state directory does not end, or the directory cannot be used.
@@ -145,7 +145,8 @@ def await_free(directory: Path, patience_s: float) -> None:
     with _usable(directory):
         while is_locked(directory):
             if time.monotonic() >= deadline_s:
-                raise _in_use(directory)
+                # --take-over of `run` ends another `run`, but no activator that was started alone.
+                raise _in_use(directory, ", which --take-over does not do")
             time.sleep(_LOCK_RETRY_S)
 
 
@@ -165,15 +166,21 @@ def _note_process(lock: IO[bytes]) -> None:
         os.write(lock.fileno(), msgspec.json.encode(identity_of(os.getpid())))
 
 
-def _in_use(directory: Path) -> UserError:
+def _in_use(directory: Path, limit: str = "") -> UserError:
+    """Returns the error that another activator uses the state directory.
+
+    Args:
+        directory: The state directory.
+        limit: The words after the advice to stop that activator.
+    """
     process = ""
     with contextlib.suppress(OSError, msgspec.DecodeError):
         holder = msgspec.json.decode((directory / _LOCK_FILE).read_bytes(), type=Identity)
         if identity_of(holder.pid) == holder:
             process = f" (process {holder.pid})"
     return UserError(
-        f"Another activator{process} uses the state directory {directory}. Stop it, or give this one another "
-        f"{hints.option('--state-directory')} and another {hints.option('--group-id')}."
+        f"Another activator{process} uses the state directory {directory}. Stop it{limit}, or give this one another "
+        f"{hints.option('--state-directory', names_table=False)} and another {hints.option('--group-id')}."
     )
 
 

@@ -101,7 +101,8 @@ def problem_of(traces: Traces, planned: Planned | None, location: str) -> str | 
             f"A router has decided about messages of these topics (generation {traces.generation}{known}), and there "
             f"is no checkpoint at {location}. A router that begins again would deliver the same messages a second "
             f"time. Start with the {place} of that router. If its checkpoint is lost, add "
-            f"{hints.option('--restore', 'none')}, or {hints.option('--restore', 'COPY')} with an older copy of it."
+            f"{hints.option('--restore', 'none', names_table=False)}, or {hints.option('--restore', 'COPY')} with an "
+            "older copy of it."
         )
     if traces.generation < planned.generation:
         return _problem_of_restored(traces, planned, location)

@@ -82,7 +82,8 @@ def settle(spark: SparkSession, location: str, wanted: Wanted) -> Layout:
     if wanted.shards is not None and wanted.shards != layout.shards:
         raise UserError(
             f"The checkpoint {location} has {layout.shards} shards, not {wanted.shards}. Leave out "
-            f"{hints.option('--shards')}, or start with a new {hints.option('--checkpoint-location')} and "
+            f"{hints.option('--shards', names_table=False)}, or start with a new "
+            f"{hints.option('--checkpoint-location', names_table=False)} and "
             f"{hints.option('--continue-from', location)}."
         )
     _check_topics(layout, location, wanted)
