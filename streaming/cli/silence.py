@@ -32,8 +32,8 @@ class Silence:
             _say("Kafka answers again")
         self._is_kafka_silent = since_ms is not None
         sentence = self._contact.monitor
-        # Of a monitor that is just starting, it is known soon whether it runs.
-        if self._is_kafka_silent or not self._contact.has_looked or self._contact.is_normal:
+        # Whether a monitor runs that is just starting, or that was not looked for yet, is known soon.
+        if self._is_kafka_silent or self._contact.is_normal:
             return
         if sentence and not self._is_monitor_silent:
             _say(sentence)

@@ -440,6 +440,28 @@ def test_that_a_monitor_was_just_started_is_no_alarm() -> None:
     assert "may be old" not in text
 
 
+@pytest.mark.parametrize("path", ["/", "/activity"])
+@pytest.mark.parametrize("is_normal", [True, False])
+def test_without_a_monitor_each_page_says_how_old_it_is(
+    path: str, is_normal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wall_clock, "now_ms", lambda: 1_790_000_000_000)
+    news = News(monitor="`run` (process 7) is starting", is_normal=is_normal, as_of=iso_time(1_789_999_940_000))
+    text = ask(application_of(RowsInMemory([row("orders")]), news=news), path).text
+    told = re.sub(r"<[^>]*>", "", text)
+    assert "(process 7) is starting. What follows is as of 14:12:20 UTC (60 s ago)." in told
+    assert ('class="wrong"' in text) != is_normal
+
+
+def test_rows_are_as_of_the_last_sign_of_life_or_of_the_newest_row_after_it() -> None:
+    times = [iso_time(at_ms) for at_ms in (1_000, 2_000, 3_000)]
+    view = RowsInMemory([row("orders", update_time=times[1]), row("audit", update_time="no time")])
+    assert view.as_of() is None, "no sign of life is known"
+    for committed, expected in ((times[0], times[1]), (times[2], times[2])):
+        view.contact.committed = committed
+        assert view.as_of() == expected
+
+
 def test_what_keeps_one_topic_from_being_read_is_told_although_another_is_read() -> None:
     view = RowsInMemory([row("orders")])
     view._problems |= {"queue-monitors": "no right to read queue-monitors", "queue-activations": "no topic"}

@@ -12,6 +12,7 @@ import pytest
 
 from streaming.cli import activators, presence, queue, tables
 from streaming.cli.activators import Told
+from streaming.cli.dashboard.batches import batches
 from streaming.cli.diagnosis import queue_faults
 from streaming.cli.diagnosis.running_faults import RunningInstance
 from streaming.cli.present import Present
@@ -406,6 +407,18 @@ class TestViews:
             assert introduced(10_000).monitor
             assert capsys.readouterr().err == ""
             assert not introduced(10_001).monitor
+
+    @pytest.mark.usefixtures("introduced")
+    def test_the_dashboard_says_that_it_starts_until_its_monitor_has_committed_a_batch(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        started_ms = wall_clock.now_ms() - 40_000
+        with runs.noted(note(started_ms=started_ms)):
+            for committed_ms, is_told in ((0, True), (started_ms - 1, True), (started_ms, False)):
+                sign = encode_sign(SignOfLife(committed_ms, 60_000))
+                monkeypatch.setattr(Admin, "committed_text", lambda *_, sign=sign: sign)
+                found = batches(KAFKA, TOPICS, "monitor")
+                assert found.beginning == (f"`run` (process {os.getpid()}) is starting" if is_told else "")
 
     @pytest.mark.parametrize("is_member", [True, False])
     @pytest.mark.usefixtures("introduced")

@@ -75,6 +75,17 @@ def test_a_monitor_that_ends_and_comes_back_is_told_once_each(
     assert line.endswith(" UTC: the monitor runs")
 
 
+def test_before_the_first_look_it_is_not_known_whether_a_monitor_runs_and_afterwards_when_it_last_wrote(
+    contact: Contact, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pages of the dashboard show rows at once, which may be old."""
+    assert (bool(contact.monitor), contact.is_normal, contact.committed) == (True, True, None)
+    found = Batches("monitor", "2026-09-21T14:12:20.000Z", problem=GONE, beginning="`run` is starting")
+    monkeypatch.setattr(contacts, "batches", lambda *_: found)
+    contact._look_for_monitor()
+    assert (contact.monitor, contact.is_normal, contact.committed) == (found.beginning, True, found.committed)
+
+
 def test_what_was_said_at_the_start_is_not_said_again(
     contact: Contact, told: Callable[[Silence], list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

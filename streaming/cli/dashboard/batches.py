@@ -26,7 +26,8 @@ class Batches:
         every: The time within which the next batch comes; empty: not known.
         late_after: The age of the last batch at which the next batch counts as late; empty: not known.
         problem: The sentence about a program that is late, does not run, or is invisible; empty if all is well.
-        beginning: The sentence that replaces `problem` for a program that has probably just started; empty otherwise.
+        beginning: The sentence that replaces `problem` for a program that is starting or has probably just started;
+            empty otherwise.
     """
 
     program: str
@@ -53,8 +54,8 @@ def batches(kafka: Cluster, topics: Topics, program: str) -> Batches:
     except UserError as error:
         return Batches(program, problem=str(error))
     found = of_sign(program, sign, wall_clock.now_ms(), problem)
-    begins = own_programs.starting(kafka, topics, program)
-    return replace(found, beginning=begins) if begins and problem else found
+    begins = own_programs.starting(kafka, topics, program, 0 if sign is None else sign.committed_ms)
+    return replace(found, beginning=begins) if begins else found
 
 
 def of_sign(program: str, sign: SignOfLife | None, now_ms: int, absence: str | None) -> Batches:

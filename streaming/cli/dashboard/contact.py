@@ -34,15 +34,15 @@ class Contact:
     Attributes:
         version: A number that grows when Kafka answers again, and when there is news of the monitor.
         monitor: The sentence about a monitor that does not run, is late, or is invisible; empty if all is well.
-        has_looked: Whether a look at the monitor has ended, so that an empty sentence says that all is well.
-        is_normal: Whether that sentence says only that the monitor has just been started.
+        is_normal: Whether that sentence is no alarm: the monitor was just started, or the first look has not ended.
+        committed: The time of the monitor's last sign of life; None: not known.
     """
 
     def __init__(self, cluster: Cluster, topics: Topics) -> None:
         self.version = 0
-        self.monitor = ""
-        self.has_looked = False
-        self.is_normal = False
+        self.monitor = "It is not known yet whether a monitor runs"
+        self.is_normal = True
+        self.committed: str | None = None
         self._begins_since_s: float | None = None
         self._cluster = cluster
         self._topics = topics
@@ -72,7 +72,7 @@ class Contact:
     def _run(self) -> None:
         # The client requires a group. It neither joins the group nor commits anything.
         consumer = self._cluster.consumer({"group.id": "queue-activation-contact"})
-        looked_at_s, wait_s, had_run = float("-inf"), _ASK_EVERY_S, False
+        looked_at_s, wait_s, known_run = float("-inf"), 0.0, None
         try:
             while not self._is_stopped.wait(wait_s):
                 if not self._is_answered(consumer):
@@ -83,10 +83,10 @@ class Contact:
                 self._answered_ms = wall_clock.now_ms()
                 self.version += was_silent
                 run = runs.last(self._cluster.bootstrap_servers, self._topics.prefix)
-                has_run = run is not None and run.is_running
-                if self.monitor or has_run != had_run or time.monotonic() - looked_at_s >= _LOOK_EVERY_S:
+                running = run.process if run is not None and run.is_running else None
+                if self.monitor or running != known_run or time.monotonic() - looked_at_s >= _LOOK_EVERY_S:
                     self._look_for_monitor()
-                    looked_at_s, had_run = time.monotonic(), has_run
+                    looked_at_s, known_run = time.monotonic(), running
         finally:
             consumer.close()
 
@@ -103,8 +103,8 @@ class Contact:
         now_s = time.monotonic()
         since_s = (self._begins_since_s or now_s) if found.beginning else None
         self._begins_since_s = since_s
+        self.committed = found.committed
         sentence, self.is_normal = found.told(0.0 if since_s is None else now_s - since_s)
         if sentence != self.monitor:
             self.monitor = sentence
             self.version += 1
-        self.has_looked = True

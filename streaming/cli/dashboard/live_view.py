@@ -16,6 +16,7 @@ from streaming.cli.dashboard.contact import Contact
 from streaming.cli.dashboard.kept import Kept, NotYetError
 from streaming.cli.present import NOBODY_MISSING, Present
 from streaming.cli.tables import row_decoder
+from streaming.core.times import iso_ms, iso_time
 from streaming.errors import UserError
 from streaming.kafka.clients import Cluster
 from streaming.kafka.latest_rows import LatestRows
@@ -89,6 +90,16 @@ class LiveView:
     def problem(self) -> str:
         """Returns why a topic is not read at present, and what to do; empty if all topics are read."""
         return " ".join(dict.fromkeys(self._problems.copy().values()))
+
+    def as_of(self) -> str | None:
+        """Returns the instant to which the rows are up to date; None without a sign of life of a monitor."""
+        committed = self.contact.committed
+        if committed is None:
+            return None
+        # Signs of life come less often than rows. Any program may have written a row.
+        with self._lock:
+            times = [iso_ms(row["update_time"]) or 0 for row in self._monitors.rows.values()]
+        return iso_time(max(iso_ms(committed) or 0, *times, 0))
 
     def monitors(self) -> list[dict[str, Any]]:
         """Returns the rows of the monitors view, each with its queue as `queue`."""

@@ -137,7 +137,8 @@ class News:
         problem: The reason why the dashboard cannot read a topic at present; empty if it reads all topics.
         silent_since: The time at which Kafka last answered; None if it answers.
         monitor: The sentence about a monitor that does not run; empty if a monitor runs.
-        is_normal: Whether that sentence says only that the monitor has just been started.
+        is_normal: Whether that sentence is no alarm.
+        as_of: The instant to which the pages of queues are up to date if there is such a sentence; None: not known.
         faults: The number of faults that `diagnose` finds; 0 if the number is not known.
     """
 
@@ -145,6 +146,7 @@ class News:
     silent_since: str | None = None
     monitor: str = ""
     is_normal: bool = False
+    as_of: str | None = None
     faults: int = 0
 
 

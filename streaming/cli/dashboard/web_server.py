@@ -113,6 +113,7 @@ class Served:
             None if silent_ms is None else iso_time(silent_ms),
             contact.monitor,
             contact.is_normal,
+            self._view.as_of() if contact.monitor else None,
             self._health.fault_count(),
         )
 
