@@ -64,7 +64,7 @@ def activator(
         raise UserError("--config FILE is missing: a TOML file that says which program to start for which queues")
     logs.configure(log_format)
     from streaming.daemons.activator.service import Activator
-    from streaming.daemons.activator.settings import READY, ActivatorSettings
+    from streaming.daemons.activator.settings import DEFAULT_GROUP_ID, READY, ActivatorSettings
 
     settings = ActivatorSettings(
         cluster=place.cluster(),
@@ -89,6 +89,8 @@ def activator(
     with stop_signals.taken() as signals, Activator(settings, say) as running:
         signals.only_note()
         runs.note_state_directory(state_directory)
+        if group_id in ("", place.topics().prefix + DEFAULT_GROUP_ID):  # otherwise it is a further activator
+            runs.note_activator(place.bootstrap_servers, place.topic_prefix, config)
         signal.signal(signal.SIGHUP, lambda _number, _frame: running.look_at_config())
         running.run(signals.stop)
 

@@ -164,11 +164,13 @@ def _latest(kafka: Cluster, topics: Topics, say_line: Callable[[str], None]) -> 
 def file_here(kafka: Cluster, topics: Topics) -> str | None:
     """Returns the activator's file on this machine, for a queue about which no activator has written a row.
 
-    This is the file of a `run`, or of the activator on this machine that wrote last. Returns None if neither is known.
+    This is the file of a `run` that runs, of the activator that this user has started last, or of the activator on this
+    machine that wrote last. Returns None if none of them is known.
     """
     run = runs.last(kafka.bootstrap_servers, topics.prefix)
-    if run is not None and run.is_running:
-        return run.file
+    started = run.file if run is not None and run.is_running else None
+    if file := started or runs.last_file(kafka.bootstrap_servers, topics.prefix):
+        return file
     here = socket.gethostname()
     rows: list[tuple[ActivatorRow, int]] = []
     with suppress(UserError):  # which has been said

@@ -4,6 +4,9 @@ Each program is a member of a consumer group.
 """
 
 from functools import partial
+from pathlib import Path
+
+from msgspec import structs
 
 from streaming.errors import UserError
 from streaming.kafka.admin import ADMIN_TIMEOUT_S, Admin, GroupMember
@@ -118,8 +121,12 @@ def how_to_start(
     asked = [started(partial(may_run, kafka, topics, other)) for other in others]
     is_second = run is not None and run.is_running and not set(others).isdisjoint(run.programs)
     is_alone = not _together_with(program) or is_second or any(each.result() for each in asked)
+    if file is None and program in _OF_FILE:
+        file = _last_file(kafka, topics, run)
     is_of_file = run is not None and file in (None, run.file)  # otherwise it was for another file
     if run is not None and (is_of_file or (has_services and run.file is None)):
+        if file is not None and not is_of_file and program in _OF_FILE and Path(file).exists():
+            run = structs.replace(run, file=file)
         file = run.shown_file() if is_of_file else file
         if not is_alone:
             is_of_services = has_services or program not in _OF_FILE
@@ -132,6 +139,16 @@ def how_to_start(
     what += " (without FILE: that services need)" if program == "monitor" else ""
     together = hints.command("run", *files)
     return _once(together, f"Start {what}: `{together}`, or {a_program(program)} alone: `{alone}`")
+
+
+def _last_file(kafka: Cluster, topics: Topics, run: runs.Run | None) -> str | None:
+    """Returns the file of the activator that was started last, with the last `run` or alone; None if it is not known.
+
+    Returns the word for a file if the activator was started alone, and its file is gone.
+    """
+    file = runs.last_file(kafka.bootstrap_servers, topics.prefix)
+    is_alone = file is not None and (run is None or file != run.file)
+    return "FILE" if is_alone and not Path(str(file)).exists() else file
 
 
 def _again(run: runs.Run, *, needs_file: bool, needs_services: bool) -> str:

@@ -21,8 +21,10 @@ from streaming.system.jars import cache_dir
 from streaming.system.paths import shown, working_directory
 from streaming.system.process_identity import Identity, identity_of
 
-# The most notes that are kept. Each topic prefix has a note.
+# The most notes of a kind that are kept. Each topic prefix has a note.
 _MOST_NOTES = 20
+# The ends of the names of the notes: of the last `run`, and of the file of the last activator.
+_OF_RUN, _OF_ACTIVATOR = ".json", ".file"
 # The file with the state directory of the last activator.
 _LAST_STATE = "activator"
 
@@ -165,6 +167,7 @@ def noted(note: Run) -> Iterator[Callable[[Collection[str]], None]]:
     Yields a function to call when a program is ready, with the names of the programs that are not ready.
     """
     _write(note)
+    note_activator(note.servers, note.prefix, None if note.file is None else Path(note.file))
 
     def is_ready(unready: Collection[str]) -> None:
         ready = [each for each in note.programs if each not in unready]
@@ -185,14 +188,44 @@ def of_this_process() -> Identity:
 
 def last(servers: str, prefix: str) -> Run | None:
     """Returns the note of the last `run` of this user on these topics; None if there is none."""
-    found = _read(_name(servers, prefix))
-    return found if found is not None and (found.servers, found.prefix) == (servers, prefix) else None
+    with suppress(UserError):
+        found = _read(_path(servers, prefix))
+        return found if found is not None and (found.servers, found.prefix) == (servers, prefix) else None
+    return None
 
 
 def last_with_state(directory: Path) -> Run | None:
     """Returns the note of this user's last `run` whose activator has this state directory; None if there is none."""
-    found = (_read(name) for name in _newest_first())
+    found = (_read(path) for path in _newest_first(_OF_RUN))
     return next((run for run in found if run is not None and run.state_directory == str(directory.absolute())), None)
+
+
+def note_activator(servers: str, prefix: str, file: Path | None) -> None:
+    """Stores the name of the file of the activator that this user has started last on these topics.
+
+    Args:
+        servers: The bootstrap servers.
+        prefix: The prefix of the topics.
+        file: The file; None if a `run` without an activator was started last.
+    """
+    with suppress(OSError, UserError, UnicodeError):
+        path = _path(servers, prefix).with_suffix(_OF_ACTIVATOR)
+        if file is None:
+            path.unlink(missing_ok=True)
+        else:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.write_text(str(file.absolute()))
+            _remove_old(_OF_ACTIVATOR)
+
+
+def last_file(servers: str, prefix: str) -> str | None:
+    """Returns the full name of the file of the activator that this user has started last on these topics.
+
+    Returns None if it is not known, or if a `run` without an activator was started after it.
+    """
+    with suppress(OSError, UserError, UnicodeError):
+        return _path(servers, prefix).with_suffix(_OF_ACTIVATOR).read_text()
+    return None
 
 
 def note_state_directory(directory: Path) -> None:
@@ -214,14 +247,21 @@ def folder() -> Path:
     return cache_dir() / "runs"
 
 
-def _name(servers: str, prefix: str) -> str:
-    return f"{hashlib.sha256(f'{servers} {prefix}'.encode(errors='replace')).hexdigest()[:16]}.json"
+def _path(servers: str, prefix: str) -> Path:
+    """Returns the file of the note of the last `run` on these topics; raises UserError as `folder` does."""
+    name = hashlib.sha256(f"{servers} {prefix}".encode(errors="replace")).hexdigest()[:16]
+    return folder() / f"{name}{_OF_RUN}"
 
 
-def _newest_first() -> list[str]:
+def _newest_first(suffix: str) -> list[Path]:
     with suppress(OSError, UserError):
-        return [each.name for each in sorted(folder().glob("*.json"), key=_age, reverse=True)]
+        return sorted(folder().glob(f"*{suffix}"), key=_age, reverse=True)
     return []
+
+
+def _remove_old(suffix: str) -> None:
+    for old in _newest_first(suffix)[_MOST_NOTES:]:
+        old.unlink(missing_ok=True)
 
 
 def _age(path: Path) -> float:
@@ -230,19 +270,18 @@ def _age(path: Path) -> float:
     return 0.0
 
 
-def _read(name: str) -> Run | None:
-    with suppress(OSError, UserError, msgspec.MsgspecError):
-        return msgspec.json.decode((folder() / name).read_bytes(), type=Run)
+def _read(path: Path) -> Run | None:
+    with suppress(OSError, msgspec.MsgspecError):
+        return msgspec.json.decode(path.read_bytes(), type=Run)
     return None
 
 
 def _write(note: Run) -> None:
     """Writes a note in one step, and removes old notes. Writes nothing if the cache cannot be used."""
     with suppress(OSError, UserError, UnicodeError):
-        file = folder() / _name(note.servers, note.prefix)
+        file = _path(note.servers, note.prefix)
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         unfinished = file.with_name(f"{file.name}.{os.getpid()}")
         unfinished.write_bytes(msgspec.json.encode(note))
         unfinished.replace(file)
-        for old in _newest_first()[_MOST_NOTES:]:
-            (folder() / old).unlink(missing_ok=True)
+        _remove_old(_OF_RUN)

@@ -1,7 +1,10 @@
 """`queue show` says before the first notification of a queue whether an entry of the activator's file is for it."""
 
+import signal
 import socket
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,6 +12,7 @@ import pytest
 from streaming.cli import activators, queue_facts
 from streaming.cli.queue_facts import QueueFacts
 from streaming.core.activation.definition import ActivationClause, QueueDefinition
+from streaming.daemons.activator import service
 from streaming.errors import UserError
 from streaming.kafka import own_programs
 from streaming.kafka.admin import GroupMember
@@ -16,6 +20,7 @@ from streaming.kafka.clients import Cluster
 from streaming.system import runs
 from streaming.wire.activator_rows import ActivatorRow
 from streaming.wire.topics import Topics
+from tests.support.shell import run_command
 from tests.unit.test_activator_status import note
 from tests.unit.test_told_activators import Read
 
@@ -73,6 +78,30 @@ def test_the_file_of_an_activator_of_this_machine_is_known_by_what_it_wrote(
     assert shown().endswith(UNKNOWN)
     file.unlink()
     assert shown().endswith(UNKNOWN)
+
+
+def test_the_file_of_an_activator_beside_a_run_without_a_file_is_known(rows: list[ActivatorRow], file: Path) -> None:
+    with runs.noted(note(file.parent, file=None)):
+        assert shown().endswith(UNKNOWN)
+        runs.note_activator(KAFKA.bootstrap_servers, "p-", file)
+        assert shown().endswith(f"the entry queue-* of {file} matches it")
+        rows.append(row(Path("/another.toml")))
+        assert f"of {file} matches it" in shown(), "it was started last"
+
+
+@pytest.mark.parametrize(("group_id", "is_noted"), [("", True), ("p-queue-activation-activator", True), ("a", False)])
+def test_an_activator_notes_its_file_unless_it_is_a_further_one(
+    group_id: str, is_noted: bool, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = nullcontext(SimpleNamespace(run=lambda _stop: None, look_at_config=lambda: None))
+    monkeypatch.setattr(service, "Activator", lambda *_: found)
+    before = signal.getsignal(signal.SIGHUP)
+    try:
+        words = ("--config", str(file), "--bootstrap-servers", "k:1", "--topic-prefix", "p-", "--group-id", group_id)
+        run_command("activator", *words)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert runs.last_file("k:1", "p-") == (str(file) if is_noted else None)
 
 
 def test_the_entry_is_told_beside_that_no_activator_runs(

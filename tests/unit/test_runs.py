@@ -151,6 +151,8 @@ class TestNotes:
                 ready([])
                 assert runs.last(KAFKA.bootstrap_servers, TOPICS.prefix) is None
                 assert runs.last_with_state(tmp_path) is None
+                runs.note_activator(KAFKA.bootstrap_servers, TOPICS.prefix, tmp_path)
+                assert runs.last_file(KAFKA.bootstrap_servers, TOPICS.prefix) is None
 
     @pytest.mark.parametrize("text", ["", "{}", "[1]", "\x00"])
     def test_what_another_version_has_written_is_no_note(self, text: str) -> None:
@@ -166,7 +168,8 @@ class TestNotes:
     def test_only_the_newest_ones_are_kept(self) -> None:
         for number in range(runs._MOST_NOTES + 5):
             leave(msgspec.structs.replace(note(), prefix=f"{number}-"))
-        assert len([*runs.folder().iterdir()]) == runs._MOST_NOTES
+            runs.note_activator(KAFKA.bootstrap_servers, f"{number}-", Path("a.toml"))
+        assert len([*runs.folder().iterdir()]) == 2 * runs._MOST_NOTES
 
 
 class TestHowToStart:
@@ -268,6 +271,40 @@ class TestHowToStart:
         both = "`queue-activation run {0}`, or an activator alone: `queue-activation activator --config {0}`"
         assert self.said("activator", "/etc/a.toml").endswith(both.format("/etc/a.toml"))
         assert self.said("activator", str(file)) == f"Start all again: `queue-activation run {file} --services`"
+
+    @pytest.mark.usefixtures("members")
+    @pytest.mark.parametrize("is_of_file", [True, False, None], ids=["run FILE", "run", "no run"])
+    def test_an_activator_that_was_started_alone_after_it_is_named_with_its_own_file(
+        self, file: Path, is_of_file: bool | None, tmp_path: Path
+    ) -> None:
+        own = tmp_path / "own.toml"
+        own.touch()
+        run = note(file if is_of_file else None, config="/etc/o.toml")
+        if is_of_file is not None:
+            with runs.noted(run):
+                pass
+        runs.note_activator(KAFKA.bootstrap_servers, TOPICS.prefix, own)
+        for program in OF_FILE:
+            said = self.said(program)
+            assert f"`queue-activation run {own}`, or a" in said
+            assert "o.toml" not in said.replace(str(own), "")
+        if is_of_file is False:
+            said = own_programs.how_to_start(KAFKA, TOPICS, "monitor", has_services=True)
+            assert said == f"Start all that is needed: `queue-activation --config /etc/o.toml run {own} --services`"
+        own.unlink()
+        assert "`queue-activation run FILE`, or a" in self.said("monitor"), "the file is not known any more"
+        with runs.noted(run):
+            pass
+        again = f"Start all again: `queue-activation --config /etc/o.toml run{f' {file}' if is_of_file else ''}`"
+        assert self.said("monitor") == again, "it was started after the activator"
+
+    @pytest.mark.usefixtures("members")
+    def test_an_activator_of_other_topics_changes_nothing(self, file: Path) -> None:
+        with runs.noted(note(file)):
+            pass
+        runs.note_activator(KAFKA.bootstrap_servers, "q-", Path("/etc/a.toml"))
+        runs.note_activator("kafka-2:9092", TOPICS.prefix, Path("/etc/a.toml"))
+        assert self.said("monitor") == f"Start all again: `queue-activation run {file}`"
 
     @pytest.mark.usefixtures("members")
     def test_the_file_of_config_comes_before_the_command(self, file: Path) -> None:
