@@ -10,7 +10,15 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPa
 from confluent_kafka.admin import AclOperation, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
 from streaming.errors import UserError
-from streaming.kafka.access import Rights, WatchfulAdmin, check_group, denial, partitions_of
+from streaming.kafka.access import (
+    RightMissingError,
+    Rights,
+    WatchfulAdmin,
+    check_group,
+    denial,
+    missing_rights,
+    partitions_of,
+)
 from streaming.kafka.bootstrap_servers import listening
 from streaming.kafka.clients import Cluster
 from streaming.kafka.errors import NO_LEADER, NOBODY_ANSWERS
@@ -204,8 +212,8 @@ class Admin:
         """
         try:
             members = self.client_for_group(group_id, timeout_s).group(group_id).members
-        except KafkaException as error:
-            raise self._explained(error) from None
+        except (KafkaException, RightMissingError) as error:
+            raise self._not_seen(error, group_id) from None
         return [
             GroupMember(
                 each.group_instance_id,
@@ -233,7 +241,7 @@ class Admin:
                 # A partition that was created just now has no leader yet.
                 self.failed(error)
                 if error.args[0].code() not in NO_LEADER or time.monotonic() > end_s:
-                    raise self._explained(error) from None
+                    raise self._explained(error, topic) from None
             time.sleep(_LEADER_INTERVAL_S)
 
     def committed_text(self, group_id: str, topic: str) -> str | None:
@@ -255,8 +263,8 @@ class Admin:
         """
         try:
             return committed(self._cluster, group_id, topic, partitions, ADMIN_TIMEOUT_S)
-        except KafkaException as error:
-            raise self._explained(error) from None
+        except (KafkaException, RightMissingError) as error:
+            raise self._not_seen(error, group_id, topic) from None
 
     def newest_ms(self, topic: str) -> int | None:
         """Returns the time of the newest record of a topic with one partition; None if the topic has no record.
@@ -278,7 +286,7 @@ class Admin:
             if code in _NO_TOPIC:
                 self.find_topics({topic: (AclOperation.DESCRIBE,)})  # a topic that is denied does not seem to exist
                 return None
-            raise self._explained(error) from None
+            raise self._explained(error, topic) from None
         return newest_ms if newest_ms >= 0 else None
 
     def offsets_retention_ms(self, timeout_s: float) -> int | None:
@@ -347,8 +355,24 @@ class Admin:
                     sentences.append(f"topic {resource.name} has {name}={entries[name].value} instead of {wanted}")
         return sentences
 
-    def _explained(self, error: KafkaException) -> UserError:
-        """Returns an error for the user: Kafka refuses, or it cannot be reached."""
+    def _not_seen(
+        self, error: KafkaException | RightMissingError, group_id: str, topic: str | None = None
+    ) -> UserError:
+        """Returns an error for the user about a request for facts of a consumer group. See `_explained`."""
+        # A RightMissingError comes from `error_cb`, sooner than the answer, and does not name the group.
+        if isinstance(error, RightMissingError) or error.args[0].code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            return RightMissingError(missing_rights([f"Describe on consumer group {group_id}"]))
+        return self._explained(error, topic)
+
+    def _explained(self, error: KafkaException, topic: str | None = None) -> UserError:
+        """Returns an error for the user: Kafka refuses, or it cannot be reached.
+
+        Args:
+            error: Kafka's error.
+            topic: The topic of which the request asked for facts; None: another request.
+        """
+        if topic is not None and error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            return RightMissingError(missing_rights([f"Describe on topic {topic}"]))
         if denied := denial(error.args[0]):
             return denied
         # A broker that expects TLS closes a plain connection without an error.

@@ -1,21 +1,26 @@
 """Kafka's refusals of a client: the errors that count as refusals, and messages that say what to change."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AclOperation
 
 from streaming.errors import UserError
+from streaming.kafka import admin as admins
 from streaming.kafka.access import (
     AccessDeniedError,
     Denials,
     RightMissingError,
+    WatchfulAdmin,
     denial,
     java_denial,
     missing_rights,
     rights,
 )
+from streaming.kafka.admin import Admin
+from streaming.kafka.clients import Cluster
 from streaming.kafka.errors import ClientRefusedError, ClientUnusableError, unusable
 
 LET_IN = {
@@ -62,6 +67,53 @@ def test_the_last_refusal_is_kept_whatever_follows() -> None:
     denials(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
     with pytest.raises(AccessDeniedError, match="wrong password"):
         denials.check()
+
+
+class TestLooks:
+    """A refusal of a look at a group or a topic names the right that the user lacks, and on what."""
+
+    @pytest.fixture
+    def admin(self, monkeypatch: pytest.MonkeyPatch) -> Admin:
+        monkeypatch.setattr(admins, "wait_for_coordinator", lambda *_: None)
+        return Admin(Cluster("127.0.0.1:1"))
+
+    @pytest.fixture
+    def refuse(self, monkeypatch: pytest.MonkeyPatch) -> Callable[[Exception], None]:
+        def refuse(error: Exception) -> None:
+            def ask(*_arguments: object, **_options: object) -> None:
+                raise error
+
+            monkeypatch.setattr(WatchfulAdmin, "group", ask)
+            monkeypatch.setattr(WatchfulAdmin, "result", ask)
+            monkeypatch.setattr(admins, "committed", ask)
+
+        return refuse
+
+    @pytest.mark.parametrize("is_answer", [True, False], ids=["answer", "error_cb"])
+    def test_a_group(self, admin: Admin, refuse: Callable[[Exception], None], is_answer: bool) -> None:
+        error = KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED)
+        denied = denial(error)
+        assert denied is not None
+        refuse(KafkaException(error) if is_answer else denied)
+        for ask in (lambda: admin.members("readers", 1.0), lambda: admin.committed_text("readers", "ticks")):
+            with pytest.raises(RightMissingError, match=r"this user Describe on consumer group readers\. See "):
+                ask()
+
+    def test_a_topic(self, admin: Admin, refuse: Callable[[Exception], None]) -> None:
+        refuse(KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)))
+        for ask in (
+            lambda: admin.committed_text("readers", "ticks"),
+            lambda: admin.newest_ms("ticks"),
+            lambda: admin.offsets("ticks", 1, admins.LATEST),
+        ):
+            with pytest.raises(RightMissingError, match=r"this user Describe on topic ticks\. See "):
+                ask()
+
+    def test_a_user_who_is_not_let_in_lacks_no_right(self, admin: Admin, refuse: Callable[[Exception], None]) -> None:
+        refuse(AccessDeniedError("wrong password"))
+        for ask in (lambda: admin.members("readers", 1.0), lambda: admin.committed_text("readers", "ticks")):
+            with pytest.raises(AccessDeniedError, match="wrong password"):
+                ask()
 
 
 @pytest.mark.parametrize(
