@@ -149,7 +149,7 @@ def test_the_page_of_queues_looks_for_the_programs_that_its_rows_need(monkeypatc
     payments = row("payments", max_queue_readers=2, is_activation_enabled=True)
     monkeypatch.setattr(presence, "stopping_hosts", lambda *_: frozenset())
     view = LiveView(Cluster("127.0.0.1:1"), Topics())
-    assert view.programs() == (NOBODY_MISSING, ())
+    assert view.programs() == (NOBODY_MISSING, [])
     view._monitors.rows = {"group": watched, "payments": payments}
     present, warnings = view.programs()
     assert present == Present(observer=False, host=False, unwatched=frozenset({"group"}))
@@ -170,7 +170,7 @@ def test_programs_are_looked_for_only_while_kafka_answers(monkeypatch: pytest.Mo
     monkeypatch.setattr(presence, "look", look)
     view._monitors.rows = {"payments": row("payments", max_queue_readers=2)}
     view.contact._answered_ms = 0
-    assert view.programs() == (NOBODY_MISSING, ())
+    assert view.programs() == (NOBODY_MISSING, [])
     assert looks.empty()
     view.contact._answered_ms = None
     assert view.programs() == (Present(host=False), [])
@@ -451,6 +451,36 @@ def test_without_a_monitor_each_page_says_how_old_it_is(
     told = re.sub(r"<[^>]*>", "", text)
     assert "(process 7) is starting. What follows is as of 14:12:20 UTC (60 s ago)." in told
     assert ('class="wrong"' in text) != is_normal
+
+
+def test_what_no_monitor_keeps_up_to_date_is_told_as_what_was() -> None:
+    queue = row("orders", state="NOTIFIED", tasks_waiting=2, next_check_time="2026-01-01T00:00:00.000Z")
+    view = RowsInMemory([queue])
+    text = shown(view)
+    for part in (
+        "2 waiting in RECEIVE",
+        "has not come yet",
+        'data-label="Next check">due<',
+        "comes with one of its next batches",
+    ):
+        assert part in text
+    view.found = Present(monitor=False), ()
+    text = shown(view)
+    for part in ("2 waited in RECEIVE", "had not come yet", 'data-label="Next check">-<'):
+        assert part in text
+    assert "next batches" not in text
+    assert "waiting in RECEIVE" not in text
+
+
+@pytest.mark.parametrize("is_current", [True, False])
+def test_whether_a_monitor_keeps_the_rows_up_to_date_is_known_from_the_contact(is_current: bool) -> None:
+    view = LiveView(Cluster("127.0.0.1:1"), Topics())
+    view.contact.is_current = is_current
+    assert view.programs()[0].monitor == is_current, "there are no rows"
+    view._monitors.rows = {"orders": row("orders")}
+    view._look_around = lambda: NOBODY_MISSING  # type: ignore[method-assign]
+    view.contact._answered_ms = wall_clock.now_ms()
+    assert view.programs()[0].monitor == is_current
 
 
 def test_rows_are_as_of_the_last_sign_of_life_or_of_the_newest_row_after_it() -> None:

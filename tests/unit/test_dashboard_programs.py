@@ -5,6 +5,7 @@ import socket
 import threading
 import time
 from contextlib import ExitStack
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -470,6 +471,31 @@ class TestBatches:
         absent = batches.of_sign("monitor", None, 0, "no monitor runs")
         assert absent.told(0.0) == ("no monitor runs", False)
         assert batches.of_sign("monitor", self.SIGN, 1_005_000, None).told(0.0) == ("", False)
+
+    def test_one_whose_start_takes_long_is_told_until_the_batches_before_it_are_late(self) -> None:
+        found = replace(batches.of_sign("monitor", self.SIGN, 1_005_000, None), beginning="`run` is starting")
+        assert found.told(3_600.0) == ("`run` is starting", True)
+        assert replace(found, problem="late").told(3_600.0) == ("late", False)
+
+    @pytest.mark.parametrize(
+        ("found", "is_current"),
+        [
+            (batches.Batches("monitor"), True),
+            (batches.Batches("monitor", problem="late"), False),
+            (batches.Batches("monitor", beginning="`run` is starting"), False),
+            (batches.Batches("monitor", problem="no right", is_unknown=True), True),
+        ],
+    )
+    def test_what_is_not_known_to_be_old_counts_as_current(self, found: batches.Batches, is_current: bool) -> None:
+        assert found.is_current == is_current
+
+    def test_a_user_who_may_not_look_does_not_know_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refuse(*_: object) -> None:
+            raise UserError("no right")
+
+        monkeypatch.setattr(batches.presence, "last_sign", refuse)
+        found = batches.batches(Cluster("127.0.0.1:1"), Topics(), "monitor")
+        assert (found.problem, found.is_current) == ("no right", True)
 
 
 @pytest.mark.parametrize("slow", ["_find_faults", "_find_signs"])

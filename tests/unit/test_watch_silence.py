@@ -80,10 +80,12 @@ def test_before_the_first_look_it_is_not_known_whether_a_monitor_runs_and_afterw
 ) -> None:
     """The pages of the dashboard show rows at once, which may be old."""
     assert (bool(contact.monitor), contact.is_normal, contact.committed) == (True, True, None)
+    assert contact.is_current, "nothing is known to be old"
     found = Batches("monitor", "2026-09-21T14:12:20.000Z", problem=GONE, beginning="`run` is starting")
     monkeypatch.setattr(contacts, "batches", lambda *_: found)
     contact._look_for_monitor()
     assert (contact.monitor, contact.is_normal, contact.committed) == (found.beginning, True, found.committed)
+    assert not contact.is_current
 
 
 def test_what_was_said_at_the_start_is_not_said_again(

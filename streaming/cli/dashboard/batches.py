@@ -28,6 +28,7 @@ class Batches:
         problem: The sentence about a program that is late, does not run, or is invisible; empty if all is well.
         beginning: The sentence that replaces `problem` for a program that is starting or has probably just started;
             empty otherwise.
+        is_unknown: Whether this user cannot see whether the program runs.
     """
 
     program: str
@@ -36,6 +37,12 @@ class Batches:
     late_after: str = ""
     problem: str = ""
     beginning: str = ""
+    is_unknown: bool = False
+
+    @property
+    def is_current(self) -> bool:
+        """Returns whether the program keeps what it writes up to date, or whether this is not known."""
+        return self.is_unknown or not (self.problem or self.beginning)
 
     def told(self, for_s: float) -> tuple[str, bool]:
         """Returns the sentence for the pages, and whether the sentence describes a normal state.
@@ -43,7 +50,8 @@ class Batches:
         Args:
             for_s: The time for which `beginning` has had a sentence.
         """
-        return (self.beginning, True) if self.beginning and for_s < _BEGINNING_S else (self.problem, False)
+        is_told = self.beginning and (for_s < _BEGINNING_S or not self.problem)
+        return (self.beginning, True) if is_told else (self.problem, False)
 
 
 def batches(kafka: Cluster, topics: Topics, program: str) -> Batches:
@@ -52,7 +60,7 @@ def batches(kafka: Cluster, topics: Topics, program: str) -> Batches:
         sign = presence.last_sign(kafka, topics, program)
         problem = own_programs.absence(kafka, topics, program)
     except UserError as error:
-        return Batches(program, problem=str(error))
+        return Batches(program, problem=str(error), is_unknown=True)
     found = of_sign(program, sign, wall_clock.now_ms(), problem)
     begins = own_programs.starting(kafka, topics, program, 0 if sign is None else sign.committed_ms)
     return replace(found, beginning=begins) if begins else found

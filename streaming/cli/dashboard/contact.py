@@ -35,13 +35,14 @@ class Contact:
         version: A number that grows when Kafka answers again, and when there is news of the monitor.
         monitor: The sentence about a monitor that does not run, is late, or is invisible; empty if all is well.
         is_normal: Whether that sentence is no alarm: the monitor was just started, or the first look has not ended.
+        is_current: Whether a monitor keeps the rows up to date, as far as this is known.
         committed: The time of the monitor's last sign of life; None: not known.
     """
 
     def __init__(self, cluster: Cluster, topics: Topics) -> None:
         self.version = 0
         self.monitor = "It is not known yet whether a monitor runs"
-        self.is_normal = True
+        self.is_normal = self.is_current = True
         self.committed: str | None = None
         self._begins_since_s: float | None = None
         self._cluster = cluster
@@ -103,7 +104,7 @@ class Contact:
         now_s = time.monotonic()
         since_s = (self._begins_since_s or now_s) if found.beginning else None
         self._begins_since_s = since_s
-        self.committed = found.committed
+        self.committed, self.is_current = found.committed, found.is_current
         sentence, self.is_normal = found.told(0.0 if since_s is None else now_s - since_s)
         if sentence != self.monitor:
             self.monitor = sentence

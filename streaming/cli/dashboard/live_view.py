@@ -4,6 +4,7 @@ import logging
 import threading
 from array import array
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -131,15 +132,15 @@ class LiveView:
     def programs(self) -> tuple[Present, Sequence[str]]:
         """Returns which programs run, of those that the rows need, and sentences about those that do not run.
 
-        Looks at programs only when it is called, and only while Kafka answers.
+        The sentence about a monitor is in `contact`. Looks at the other programs only when it is called, and only while
+        Kafka answers.
         """
-        if not self._monitors.rows:
-            return NOBODY_MISSING, ()
-        try:
-            answer = self._programs.get("programs", self._look_around)
-        except (NotYetError, UserError):  # `contact` tells of a Kafka that does not answer
-            return NOBODY_MISSING, ()
-        return answer.found, answer.warnings
+        found, warnings = NOBODY_MISSING, list[str]()
+        if self._monitors.rows:
+            with suppress(NotYetError, UserError):  # `contact` tells of a Kafka that does not answer
+                answer = self._programs.get("programs", self._look_around)
+                found, warnings = answer.found, answer.warnings
+        return replace(found, monitor=self.contact.is_current), warnings
 
     def _look_around(self) -> Present:
         rows = self.monitors()

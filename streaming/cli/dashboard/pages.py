@@ -18,7 +18,7 @@ from streaming.cli.dashboard.server import Page, Part
 from streaming.cli.dashboard.table_pages import paged
 from streaming.cli.dashboard.timeline import Timeline, timeline
 from streaming.cli.monitor_rows import observed
-from streaming.cli.monitors_view import STATES, shown_state, shown_unread
+from streaming.cli.monitors_view import STATES, meaning, shown_state, shown_unread
 from streaming.cli.present import Present
 from streaming.core.numbers import plural
 from streaming.system import wall_clock
@@ -80,7 +80,8 @@ class QueuePages:
             "all": len(rows),
             "path": "/",
             "query": {"search": search, "state": state, "sort": sort},
-            "meanings": {state: meaning for state, meaning in STATES.items() if state in states},
+            "meanings": {state: meaning(state, is_now=present.monitor) for state in STATES if state in states},
+            "is_current": present.monitor,
         }
         form = {"search": search, "state": state, "sort": sort, "sorts": list(_SORTS), "states": list(STATES)}
         totals = {"states": states, "all": len(rows), "chosen": state, "readers": _all_readers(rows, present)}
@@ -163,7 +164,7 @@ def _answer(facts: queue_facts.QueueFacts) -> dict[str, Any]:
 def _readers(row: Mapping[str, Any], present: Present) -> str:
     """Returns the readers of a queue by their kind: members of the queue's group, readers that wait, and tasks."""
     seen = observed(row, present)
-    parts = [f"{row['tasks_waiting']:,} waiting in RECEIVE" if seen is None else f"{seen.members:,} in the group"]
+    parts = [_waiting(row["tasks_waiting"], present) if seen is None else f"{seen.members:,} in the group"]
     if seen is not None and seen.is_late(row["unread_messages"]):
         parts = ["members of the group unknown"]
     if row["max_queue_readers"] is not None:
@@ -183,5 +184,9 @@ def _all_readers(rows: Sequence[Mapping[str, Any]], present: Present) -> str:
         counts.append(f"{plural(sum(members), 'member')} of consumer groups")
     if unknown := len(groups) - len(members):
         counts.append(f"members of {plural(unknown, 'consumer group')} unknown")
-    counts.append(f"{sum(row['tasks_waiting'] for row in rows):,} waiting in RECEIVE")
+    counts.append(_waiting(sum(row["tasks_waiting"] for row in rows), present))
     return f"Readers: {', '.join(counts)}."
+
+
+def _waiting(count: int, present: Present) -> str:
+    return f"{count:,} {'waiting' if present.monitor else 'waited'} in RECEIVE"
