@@ -2,14 +2,19 @@
 
 import html as escaping
 import re
+from dataclasses import replace
 from urllib.parse import urlencode
 
 import msgspec
 import pytest
 
+from streaming.cli.dashboard import live_services as live_services_module
+from streaming.cli.dashboard.batches import Batches
 from streaming.cli.dashboard.live_services import BoundedRows
 from streaming.cli.dashboard.table_pages import paged
 from streaming.cli.routing.explained_routes import Origin, instance_of, one_case, results
+from streaming.core.times import iso_time
+from streaming.system import wall_clock
 from streaming.wire.service_commands import CreateDatabase, CreateRoute, CreateService, DropService
 from streaming.wire.service_views import EndpointRow, decode_endpoint
 from tests.support.conversation_scene import DEFINITIONS
@@ -124,7 +129,7 @@ def test_what_is_not_read_yet_is_not_said_to_be_missing() -> None:
 @pytest.mark.parametrize("path", ["/services", "/conversations", "/transmissions"])
 def test_where_no_service_is_defined_one_sentence_says_so_and_names_the_guide(path: str) -> None:
     live = live_services()
-    live.has_router = False
+    live.router = "no router runs"
     page = html(live, path)
     assert text(page).count("Services are not used here: only programs that answer each other") == 1
     assert "docs/guide/services.md" in page
@@ -154,13 +159,39 @@ def test_where_services_are_not_used_it_is_no_fault_that_they_have_no_topics(pat
     assert 'class="wrong"' not in page
 
 
-@pytest.mark.parametrize(("has_router", "is_said"), [(None, False), (True, False), (False, True)])
-def test_it_is_said_if_no_router_runs(has_router: bool | None, is_said: bool) -> None:
+@pytest.mark.parametrize("path", ["/services", "/conversations", "/transmissions"])
+@pytest.mark.parametrize("is_normal", [True, False])
+def test_without_a_router_each_page_says_so_and_how_old_it_is(
+    path: str, is_normal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wall_clock, "now_ms", lambda: 1_790_000_000_000)
     live = live_services(DEFINITIONS)
-    live.has_router = has_router
-    for path in ("/services", "/conversations", "/transmissions"):
-        said = "No router runs, so no message of a service is delivered." in text(html(live, path))
-        assert said is is_said
+    assert "What follows" not in html(live, path), "a router runs"
+    live.router, live.is_normal = "no router runs. Start one: `queue-activation router`", is_normal
+    old = "What follows may be old."
+    assert (old in text(html(live, path))) != is_normal
+    live.committed = iso_time(1_789_999_940_000)
+    page = html(live, path)
+    assert "No router runs. Start one: <code>queue-activation router</code>." in page
+    assert "What follows is as of 14:12:20 UTC ( 60 s ago )." in " ".join(text(page).split())
+    assert ('class="wrong"' in page) != is_normal
+
+
+def test_a_router_is_looked_for_while_kafka_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    live = live_services(DEFINITIONS)
+    found = Batches("router", "2026-09-21T14:12:20.000Z", problem="late")
+    monkeypatch.setattr(live_services_module, "batches", lambda *_: found)
+    live.contact._answered_ms = 0
+    live._look_for_router()
+    assert (live.router, live.version) == ("", 0)
+    live.contact._answered_ms = None
+    live._look_for_router()
+    assert (live.router, live.is_normal, live.committed, live.version) == ("late", False, found.committed, 1)
+    live._look_for_router()
+    assert live.version == 1, "there is no news"
+    found = replace(found, beginning="`run` is starting")
+    live._look_for_router()
+    assert (live.router, live.is_normal) == ("`run` is starting", True)
 
 
 def test_a_refused_command_and_a_dropped_service_are_as_for_the_router() -> None:

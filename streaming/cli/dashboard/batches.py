@@ -1,5 +1,6 @@
 """The batches of a monitor or a router: when it committed the last batch, and whether the next batch is late."""
 
+import time
 from dataclasses import dataclass, replace
 
 from streaming.cli import presence
@@ -52,6 +53,19 @@ class Batches:
         """
         is_told = self.beginning and (for_s < _BEGINNING_S or not self.problem)
         return (self.beginning, True) if is_told else (self.problem, False)
+
+
+class Beginning:
+    """The time for which a program has been starting, from one look to the next."""
+
+    def __init__(self) -> None:
+        self._since_s: float | None = None
+
+    def told(self, found: Batches) -> tuple[str, bool]:
+        """Takes the batches of a look. Returns the result of `Batches.told`."""
+        now_s = time.monotonic()
+        self._since_s = (self._since_s or now_s) if found.beginning else None
+        return found.told(0.0 if self._since_s is None else now_s - self._since_s)
 
 
 def batches(kafka: Cluster, topics: Topics, program: str) -> Batches:

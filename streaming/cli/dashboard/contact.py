@@ -9,7 +9,7 @@ import time
 
 from confluent_kafka import Consumer, KafkaException
 
-from streaming.cli.dashboard.batches import batches
+from streaming.cli.dashboard.batches import Beginning, batches
 from streaming.kafka.admin import NOBODY_ANSWERS
 from streaming.kafka.clients import Cluster
 from streaming.system import hints, runs, wall_clock
@@ -44,7 +44,7 @@ class Contact:
         self.monitor = "It is not known yet whether a monitor runs"
         self.is_normal = self.is_current = True
         self.committed: str | None = None
-        self._begins_since_s: float | None = None
+        self._beginning = Beginning()
         self._cluster = cluster
         self._topics = topics
         self._answered_ms: int | None = None
@@ -101,11 +101,8 @@ class Contact:
     def _look_for_monitor(self) -> None:
         with hints.anew():
             found = batches(self._cluster, self._topics, "monitor")
-        now_s = time.monotonic()
-        since_s = (self._begins_since_s or now_s) if found.beginning else None
-        self._begins_since_s = since_s
         self.committed, self.is_current = found.committed, found.is_current
-        sentence, self.is_normal = found.told(0.0 if since_s is None else now_s - since_s)
+        sentence, self.is_normal = self._beginning.told(found)
         if sentence != self.monitor:
             self.monitor = sentence
             self.version += 1

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from confluent_kafka import Message
 
+from streaming.cli.dashboard.batches import Beginning, batches
 from streaming.cli.dashboard.contact import Contact
 from streaming.cli.diagnosis.running_faults import has_services
 from streaming.cli.routing.explained_routes import Origin, instance_of
@@ -19,9 +20,8 @@ from streaming.errors import UserError
 from streaming.kafka.bootstrap_servers import own_addresses
 from streaming.kafka.clients import Cluster
 from streaming.kafka.latest_rows import LatestRows
-from streaming.kafka.own_programs import is_running
 from streaming.kafka.topic_follower import Start, TopicFollower
-from streaming.system import wall_clock
+from streaming.system import hints, wall_clock
 from streaming.wire import service_commands
 from streaming.wire.record_decoders import RecordDecoder
 from streaming.wire.service_commands import ServiceCommand
@@ -116,7 +116,9 @@ class LiveServices:
         problem: Why nothing is read at present, and what to do; empty if all is well.
         unused: The sentence about missing topics of services; empty if they exist, or if this is not known.
         addresses: The addresses of this instance, as routes name them.
-        has_router: Whether a router runs; None: not known.
+        router: The sentence about a router that does not run, is late, or is invisible; empty if all is well.
+        is_normal: Whether that sentence is no alarm.
+        committed: The time of the router's last batch; None: not known.
     """
 
     def __init__(self, contact: Contact, cluster: Cluster, topics: Topics) -> None:
@@ -127,7 +129,9 @@ class LiveServices:
         self.problem = ""
         self.unused = ""
         self.addresses = own_addresses(cluster.bootstrap_servers, topics.prefix)
-        self.has_router: bool | None = None
+        self.router, self.is_normal = "", False
+        self.committed: str | None = None
+        self._beginning = Beginning()
         self._lock = threading.Lock()
         self._found = Services()
         self._is_stopped = threading.Event()
@@ -196,12 +200,11 @@ class LiveServices:
     def _look_for_router(self) -> None:
         if self.contact.silent_since_ms() is not None:
             return
-        found = None
-        with suppress(UserError):  # Kafka does not answer, or this user may not look
-            found = is_running(self.cluster, self.topics, "router")
-        if found is not self.has_router:
-            self.has_router = found
-            self.version += 1
+        with hints.anew():
+            found = batches(self.cluster, self.topics, "router")
+        before, (self.router, self.is_normal) = self.router, self._beginning.told(found)
+        self.committed = found.committed
+        self.version += self.router != before
 
 
 def _decode_command(message: Message) -> ServiceCommand:

@@ -13,7 +13,6 @@ from streaming.cli.dashboard.server import Page, Part
 from streaming.cli.dashboard.table_pages import paged
 from streaming.cli.routing.explained_routes import RESULT, Result, one_case, results
 from streaming.core.conversations.endpoint_states import ENDED
-from streaming.kafka.own_programs import PROGRAMS
 from streaming.wire.service_definitions import rows_of
 
 _ENDED = frozenset(state.name for state in ENDED)
@@ -87,8 +86,9 @@ def live_page(services: LiveServices, page: Page) -> Page:
         "problem": services.problem,
         "unused": services.unused,
         "is_used": is_used,
-        "has_router": services.has_router,
-        "consequence": PROGRAMS["router"][1],
+        "router": services.router,
+        "is_normal": services.is_normal,
+        "as_of": services.committed,
     }
     first = Part("router", "router.html", values)
     if is_used and not services.problem:
