@@ -72,6 +72,7 @@ class RowsInMemory(LiveView):
     ) -> None:
         super().__init__(Cluster("127.0.0.1:1", {}), Topics(""))
         self.found: tuple[Present, Sequence[str]] = NOBODY_MISSING, ()
+        self.unfinished.clear()
         self._monitors.rows = {each["queue_name"]: each for each in rows}
         for each in activations or []:
             self._activations.take(of_notification(each))

@@ -8,11 +8,17 @@ from confluent_kafka import Message
 
 from streaming.cli.dashboard.activations import Activated, Activations, of_task
 from streaming.core.times import iso_time
+from streaming.system import wall_clock
 from streaming.wire.record_decoders import InvalidRecordError
 from tests.support.dashboards import RowsInMemory, application_of, ask, row
 
 AT_MS = 1_760_000_000_000
 REASON = "MESSAGES_ACCUMULATING"
+
+
+@pytest.fixture(autouse=True)
+def now(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wall_clock, "now_ms", lambda: AT_MS)
 
 
 def record(value: Any) -> Message:

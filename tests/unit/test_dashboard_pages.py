@@ -3,7 +3,9 @@
 import asyncio
 import re
 import time
+from contextlib import nullcontext
 from queue import SimpleQueue
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -12,7 +14,7 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from streaming.cli import activators, presence
-from streaming.cli.dashboard import server
+from streaming.cli.dashboard import live_view, pages, server
 from streaming.cli.dashboard.activations import of_notification
 from streaming.cli.dashboard.group_map import GroupMap
 from streaming.cli.dashboard.live_view import LiveView
@@ -31,6 +33,7 @@ from streaming.core.times import iso_time
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
 from streaming.kafka.group_looks import GroupKind
+from streaming.kafka.topic_follower import Start
 from streaming.system import wall_clock
 from streaming.wire.notifications import Activation
 from streaming.wire.topics import Topics
@@ -204,8 +207,10 @@ def test_a_name_of_a_queue_is_text_everywhere() -> None:
 def test_times_that_are_none_break_no_page(instant: str) -> None:
     queue = row("orders", last_activated_time=instant, next_check_time=instant, update_time=instant)
     view = RowsInMemory([queue], [notification("orders", PostTime=instant)])
-    for target in ("/", "/activity", "/?sort=activated", "/?sort=check"):
+    for target in ("/", "/?sort=activated", "/?sort=check"):
         assert "orders" in shown(view, target)
+    is_old = instant.startswith("0001")
+    assert ("orders" in shown(view, "/activity")) != is_old
 
 
 def test_an_empty_view_says_what_a_queue_is_and_a_search_that_nothing_matches() -> None:
@@ -303,6 +308,58 @@ def test_a_queue_is_shown_as_soon_as_its_first_row_was_read(monkeypatch: pytest.
     after = page_of(monkeypatch, RowsInMemory([row("orders", hindrance="READER_WAITS")]), unknown, Timeline(0, 60_000))
     assert after.status == 200, "a page that was not found loads itself again then"
     assert "in RECEIVE: one more would have no work" in after.text
+
+
+def test_the_activations_are_those_of_the_last_hour_or_the_last_ones_that_are_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now_ms = 1_790_000_000_000
+    monkeypatch.setattr(wall_clock, "now_ms", lambda: now_ms)
+    ages_ms = {"old": live_view._RECENT_MS + 1, "new": live_view._RECENT_MS, "newest": 0}
+    sent = [notification(name, PostTime=iso_time(now_ms - age_ms)) for name, age_ms in ages_ms.items()]
+    view = RowsInMemory([], sent)
+    text = shown(view, "/activity")
+    assert names(text) == ["newest", "new"]
+    assert "2 in the last hour, 2 shown." in text
+    monkeypatch.setattr(live_view, "KEPT_ACTIVATIONS", 2)
+    monkeypatch.setattr(pages, "KEPT_ACTIVATIONS", 2)
+    assert "2 among the last 2, 2 shown." in shown(RowsInMemory([], sent), "/activity")
+    assert "No queue was activated in the last hour." in shown(RowsInMemory([], sent[:1]), "/activity")
+    assert "None of these queues was activated" in shown(view, "/activity?search=x")
+
+
+def test_before_a_topic_is_read_or_if_it_cannot_be_read_nothing_is_said_to_be_missing() -> None:
+    view = RowsInMemory([])
+    view.unfinished |= {view.topics.monitors, view.topics.tasks}
+    assert "It is not known yet which queues there are." in shown(view)
+    assert "There is no queue yet" not in shown(view)
+    assert "It is not known yet whether queues were activated." in shown(view, "/activity")
+    assert "No queue was activated" not in shown(view, "/activity")
+    view.unfinished.remove(view.topics.monitors)
+    assert "There is no queue yet" in shown(view)
+    view._monitors.rows = {"orders": row("orders")}
+    assert "No queue of this name and state" in shown(view, "/?search=x")
+
+
+def test_a_topic_is_read_once_its_follower_is_at_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    view = LiveView(Cluster("127.0.0.1:1"), Topics())
+    topics = {view.topics.monitors, view.topics.activations, view.topics.tasks}
+    assert view.unfinished == topics
+    follower = SimpleNamespace(is_at_end=False)
+    polls: list[bool] = []
+
+    def poll(_timeout_s: float) -> None:
+        polls.append(view.topics.tasks in view.unfinished)
+        follower.is_at_end = len(polls) > 1
+        if len(polls) > 2:
+            view._is_stopped.set()
+
+    follower.poll = poll
+    monkeypatch.setattr(live_view, "TopicFollower", lambda *_arguments, **_options: nullcontext(follower))
+    view._follow(view.topics.tasks, lambda _message: None, Start.BEGINNING, None)
+    assert polls == [True, True, False]
+    assert view.unfinished == topics - {view.topics.tasks}
+    assert view.version == 1, "open pages show the news"
 
 
 def test_the_next_check_is_due_once_its_instant_has_passed() -> None:

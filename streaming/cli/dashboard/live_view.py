@@ -28,9 +28,9 @@ from streaming.wire.output_records import MonitorRow
 from streaming.wire.record_decoders import RecordDecoder
 from streaming.wire.topics import Topics
 
-# The activations of this time are read at the start. At most this number is kept.
+# The activations of this time are shown. At most this number is kept.
 _RECENT_MS = 3_600_000
-_KEPT_ACTIVATIONS = 2_000
+KEPT_ACTIVATIONS = 2_000
 # Points of a queue's sparkline, and the shortest time between two of them.
 _POINTS = 60
 _POINT_MS = 5_000
@@ -46,6 +46,7 @@ class LiveView:
     Attributes:
         contact: The contact with Kafka and with the monitor.
         version: A number that grows with each record.
+        unfinished: The topics that have not been read to their ends yet.
     """
 
     def __init__(self, cluster: Cluster, topics: Topics) -> None:
@@ -53,6 +54,7 @@ class LiveView:
         self.topics = topics
         self.contact = Contact(cluster, topics)
         self.version = 0
+        self.unfinished = {topics.monitors, topics.activations, topics.tasks}
         self._programs = Kept(_LOOK_EVERY_S, _LOOK_FRESH_S, self.contact.silent_since_ms, _LONGEST_S)
         self._problems: dict[str, str] = {}
         self._lock = threading.Lock()
@@ -61,7 +63,7 @@ class LiveView:
         )
         self._notifications = RecordDecoder("notification", decode, _warn)
         self._tasks: RecordDecoder[Activated | None] = RecordDecoder("task", of_task, _warn)
-        self._activations = Activations(_KEPT_ACTIVATIONS)
+        self._activations = Activations(KEPT_ACTIVATIONS)
         # Queue -> a time, the unread messages then, the next time, ... Flat arrays, because tuples of 10,000 queues
         # would take 70 MB.
         self._unread: dict[str, array[int]] = {}
@@ -120,14 +122,17 @@ class LiveView:
             return list(zip(points[::2], points[1::2], strict=True))
 
     def last_activation(self, queue: str) -> Activated | None:
-        """Returns the last activation of a queue; None if the queue was not activated in the last hour."""
+        """Returns the last activation of a queue; None if it was before the hour before the start, or is not known."""
         with self._lock:
             return self._activations.last(queue)
 
     def activations(self) -> list[Activated]:
-        """Returns the last activations of all queues, newest first."""
+        """Returns the activations of the last hour, newest first, but at most KEPT_ACTIVATIONS."""
+        since_ms = (self.contact.silent_since_ms() or wall_clock.now_ms()) - _RECENT_MS
         with self._lock:
-            return self._activations.newest_first()
+            found = self._activations.newest_first()
+        # Any program may have written a record, also without a valid time.
+        return [each for each in found if (at_ms := iso_ms(each.post_time)) is None or at_ms >= since_ms]
 
     def programs(self) -> tuple[Present, Sequence[str]]:
         """Returns which programs run, of those that the rows need, and sentences about those that do not run.
@@ -162,6 +167,9 @@ class LiveView:
                             with self._lock:
                                 take(message)
                                 self.version += 1
+                        elif follower.is_at_end and topic in self.unfinished:
+                            self.unfinished.remove(topic)
+                            self.version += 1
             except UserError as error:
                 self._problems[topic] = str(error)
                 self.version += 1

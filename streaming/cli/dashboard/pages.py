@@ -12,7 +12,7 @@ from streaming.cli import queue_facts, queue_show
 from streaming.cli.dashboard import queue_history
 from streaming.cli.dashboard.group_map import GroupMaps
 from streaming.cli.dashboard.kept import Kept
-from streaming.cli.dashboard.live_view import LiveView
+from streaming.cli.dashboard.live_view import KEPT_ACTIVATIONS, LiveView
 from streaming.cli.dashboard.pictures import SPARK_MS, picture, sparkline
 from streaming.cli.dashboard.server import Page, Part
 from streaming.cli.dashboard.table_pages import paged
@@ -78,6 +78,7 @@ class QueuePages:
             "minutes": SPARK_MS // 60_000,
             "paged": page,
             "all": len(rows),
+            "is_read": self._view.topics.monitors not in self._view.unfinished,
             "path": "/",
             "query": {"search": search, "state": state, "sort": sort},
             "meanings": {state: meaning(state, is_now=present.monitor) for state in STATES if state in states},
@@ -151,8 +152,17 @@ class QueuePages:
     def activity(self, query: QueryParams) -> Page:
         """Returns the page of the last activations, newest first."""
         search = query.get("search", "")
-        found = [each for each in self._view.activations() if search.casefold() in each.queue.casefold()]
-        values = {"activations": found[:_SHOWN_ACTIVATIONS], "found": len(found)}
+        all_found = self._view.activations()
+        found = [each for each in all_found if search.casefold() in each.queue.casefold()]
+        topics = self._view.topics
+        is_read = self._view.unfinished.isdisjoint((topics.activations, topics.tasks))
+        values = {
+            "activations": found[:_SHOWN_ACTIVATIONS],
+            "found": len(found),
+            "all": len(all_found),
+            "kept": KEPT_ACTIVATIONS,
+            "is_read": is_read,
+        }
         return Page("Activity", [Part("activity", "activity.html", values)], "search_form.html", {"search": search})
 
 
