@@ -14,7 +14,7 @@ from streaming.cli.queue_facts import SESSIONS_MS, QueueFacts
 from streaming.cli.task_failures import failure
 from streaming.core.activation.definition import QueueDefinition
 from streaming.core.activation.explanation import Situation, why
-from streaming.core.activation.headline import headline
+from streaming.core.activation.headline import headline, unwatched
 from streaming.core.activation.queue_monitor import Hindrance, State
 from streaming.core.activation.sessions import Session
 from streaming.core.activation.settings import DEFAULT_NOTIFICATION
@@ -38,7 +38,9 @@ def headline_of(facts: QueueFacts) -> str:
     """Returns the sentence that says why a reader is, or is not, started now."""
     now, row = _situation(facts), facts.row
     if now is None or row is None:
-        return "No reader is started: the monitor has read no record of this queue."
+        return unwatched(
+            "the monitor has read no record of this queue" if facts.present.monitor else facts.present.gone
+        )
     return headline(now, _time(row.get("quiet_since")), _time(row.get("quiet_until")))
 
 

@@ -364,6 +364,15 @@ def test_the_monitor_does_not_look_again_at_an_instant_that_has_passed() -> None
         assert said in shown(row | {"next_check_time": at})
 
 
+@pytest.mark.parametrize("row", [None, OFF])
+def test_without_a_monitor_the_headline_says_that_whatever_is_known_of_the_queue(row: dict[str, Any] | None) -> None:
+    for gone, said in (("No monitor runs", "no monitor runs"), ("The monitor is just starting", "the monitor is just")):
+        facts = QueueFacts("orders", 1, None, row, present=Present(monitor=False, gone=gone))
+        assert headline_of(facts).startswith(f"No reader is started: {said}")
+    runs = headline_of(QueueFacts("orders", 1, None, None))
+    assert runs == "No reader is started: the monitor has read no record of this queue."
+
+
 def test_the_headline_promises_nothing_for_an_instant_that_has_passed() -> None:
     quiet = OFF | {"state": "RECEIVES_OCCURRING", "is_receive_enabled": True, "hindrance": "QUIET_WINDOW"}
     for at, said in (

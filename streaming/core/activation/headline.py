@@ -17,7 +17,7 @@ def headline(now: Situation, quiet_since: str | None, quiet_until: str | None) -
         quiet_until: When the quiet window ends; None outside a quiet window.
     """
     if not now.is_watched:
-        return f"No reader is started: {now.gone[0].lower()}{now.gone[1:]}."
+        return unwatched(now.gone)
     if now.state is State.ABSENT:
         nothing = "the queue has neither an event notification nor internal activation that is ON"
         return f"No reader is started: {nothing if now.is_on else 'the queue is OFF'}."
@@ -26,6 +26,15 @@ def headline(now: Situation, quiet_since: str | None, quiet_until: str | None) -
     if unseen := _unseen(now):
         return f"No reader is started, because {unseen}."
     return _hindered(now, quiet_since, quiet_until)
+
+
+def unwatched(gone: str) -> str:
+    """Returns the sentence about a queue that no monitor watches.
+
+    Args:
+        gone: Why no monitor watches the queue, as a sentence without its period.
+    """
+    return f"No reader is started: {gone[0].lower()}{gone[1:]}."
 
 
 def why_activated(reason: str | None, unread: int) -> str:
