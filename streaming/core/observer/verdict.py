@@ -102,8 +102,8 @@ def unless_uncommitted(verdict: Verdict, sizes: dict[Place, int]) -> Verdict:
     if verdict.one_more is not False or not sizes:
         return verdict
     most = max(sizes, key=lambda place: sizes[place])
-    holds = f"{place_name(most)}, which it has never committed, holds {plural(sizes[most], 'offset')}"
-    begin = "whether its consumers begin before or behind them (auto.offset.reset), only they know"
+    holds = f"{place_name(most)}, which the group has never committed, holds {plural(sizes[most], 'offset')}"
+    begin = "only the group's consumers know whether they begin at the beginning or at the end (auto.offset.reset)"
     return Verdict(None, f"{verdict.reason}, but {holds}: {begin}")
 
 

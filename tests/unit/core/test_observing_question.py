@@ -1,5 +1,7 @@
 """The question about a group that nobody has watched: the first look, and the looks after it."""
 
+import pytest
+
 from streaming.core.observer.logs import Logs
 from streaming.core.observer.phantoms import Probed
 from streaming.core.observer.pictures import GroupPicture, GroupState, Member, Place
@@ -78,12 +80,15 @@ class TestWithoutMembers:
         answer = asked(question, ends=(5, 9), committed=(0, 0), members=0, state=GroupState.EMPTY, begin=5)
         assert [each.backlog for each in answer.waiting] == [4]
 
-    def test_of_a_partition_that_was_never_committed_nobody_knows_where_its_consumers_begin(self) -> None:
-        answer = asked(Question(), ends=(5, 9), committed=(5, None), members=0, state=GroupState.EMPTY, begin=4)
+    @pytest.mark.parametrize(("begin", "offsets"), [(4, "5 offsets"), (8, "1 offset")])
+    def test_of_a_partition_that_was_never_committed_nobody_knows_where_its_consumers_begin(
+        self, begin: int, offsets: str
+    ) -> None:
+        answer = asked(Question(), ends=(5, 9), committed=(5, None), members=0, state=GroupState.EMPTY, begin=begin)
         assert (answer.verdict.one_more, answer.is_final, answer.waiting) == (None, True, [])
         assert answer.verdict.reason == (
-            "nothing is unread, but t-1, which it has never committed, holds 5 offsets: whether its consumers begin "
-            "before or behind them (auto.offset.reset), only they know"
+            f"nothing is unread, but t-1, which the group has never committed, holds {offsets}: only the group's "
+            "consumers know whether they begin at the beginning or at the end (auto.offset.reset)"
         )
 
     def test_a_partition_that_was_never_committed_and_is_empty_changes_nothing(self) -> None:
