@@ -17,6 +17,7 @@ _Content = TypeVar("_Content", bound=msgspec.Struct)
 _AT_PATH = re.compile(r"^(?P<reason>.*) - at `\$\.?(?P<entry>[^`]*)`$", re.DOTALL)
 _IN_LIST = re.compile(r"(?P<list>\w+)\[(?P<number>\d+)\]\.?(?P<rest>.*)", re.DOTALL)
 _UNKNOWN = re.compile(r"unknown field `([^`]*)`")
+_INVALID_ENUM = "Invalid enum value "
 _ONE_TABLE = "Expected `array`, got `object`"
 # A key that only one of the config files has -> the purpose of that file.
 _FILES = {
@@ -112,6 +113,9 @@ def _entry_first(content: dict[str, Any], content_type: type, message: str) -> s
     reason, place = (message, "") if found is None else (found["reason"], f"{_place(content, found['entry'])}: ")
     if found is not None and reason == _ONE_TABLE and found["entry"] in _lists_of_tables(kind):
         return f"{place}{reason}. Did you mean [[{found['entry']}]], with two brackets?"
+    if found is not None and reason.startswith(_INVALID_ENUM):
+        *others, last = sorted(repr(value) for value in _choices(kind, re.sub(r"\[[^]]*\]", ".[]", found["entry"])))
+        return f"{place}{reason}. It can be {', '.join(others)}{' or ' if others else ''}{last}"
     unknown = _UNKNOWN.search(reason)
     if unknown and found is None and unknown[1] in _FILES:
         return f"This is {_FILES[unknown[1]]}."
@@ -130,6 +134,27 @@ def _place(content: dict[str, Any], entry: str) -> str:
     name = f", {named} {values[named]!r}" if named else ""
     rest = f", {found['rest']}" if found["rest"] else ""
     return f"[[{found['list']}]] number {number + 1}{name}{rest}"
+
+
+def _choices(kind: msgspec.inspect.Type, entry: str) -> list[Any]:
+    """Returns the valid values of an entry.
+
+    Args:
+        kind: The type that contains the entry.
+        entry: The path of the entry in this type, with `[]` for an element of a list or of a table of any keys.
+    """
+    if isinstance(kind, msgspec.inspect.UnionType):
+        return [value for each in kind.types for value in _choices(each, entry)]
+    if isinstance(kind, msgspec.inspect.EnumType):
+        return [each.value for each in kind.cls]
+    if isinstance(kind, msgspec.inspect.LiteralType):
+        return [*kind.values]
+    key, _, rest = entry.partition(".")
+    if isinstance(kind, msgspec.inspect.StructType):
+        return [value for field in kind.fields if field.encode_name == key for value in _choices(field.type, rest)]
+    if isinstance(kind, msgspec.inspect.CollectionType):
+        return _choices(kind.item_type, rest)
+    return _choices(kind.value_type, rest) if isinstance(kind, msgspec.inspect.DictType) else []
 
 
 def _lists_of_tables(kind: msgspec.inspect.Type) -> set[str]:

@@ -142,7 +142,7 @@ def test_an_entry_can_be_for_one_event_notification(tmp_path: Path) -> None:
         ({"group": "g", "commit_interval": "x"}, "`commit_interval`: 'x' is not a duration"),
         ({"group": "g", "idle_stop": "0s"}, "`idle_stop`: '0s' is not a duration"),
         ({"idle_stop": "5m"}, "`idle_stop` needs a `group`"),
-        ({"group": "g", "offset_reset": "none"}, "Invalid enum value 'none'"),
+        ({"group": "g", "offset_reset": "none"}, "Invalid enum value 'none'. It can be 'earliest' or 'latest'"),
         ({"topics": ["t"]}, "`topics` needs a `group`"),
         ({"renew_offsets": True}, "`renew_offsets` needs a `group`"),
         ({"anchor": True}, "`anchor` needs a `group`"),

@@ -1,7 +1,9 @@
 """Invalid TOML files: the message names the entry that the user must change."""
 
 import re
+from enum import Enum
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 import pytest
@@ -12,11 +14,19 @@ from streaming.errors import UserError
 from streaming.system import toml_file
 
 
+class Level(Enum):
+    LOW = "low"
+    HIGH = "high"
+
+
 class Program(msgspec.Struct, forbid_unknown_fields=True):
     queue: str
     max: int = 1
     words: list[str] = []
     environment: dict[str, str] = {}
+    start: Literal["now", "later"] = "now"
+    ends: list[Literal["soon", "late"] | None] = []
+    levels: dict[str, Level] = {}
 
     def __post_init__(self) -> None:
         if self.max < 1:
@@ -25,6 +35,8 @@ class Program(msgspec.Struct, forbid_unknown_fields=True):
 
 class Server(msgspec.Struct, forbid_unknown_fields=True):
     port: int = 1
+    level: Level | None = None
+    speed: Literal[1, 2] = 1
 
 
 class Content(msgspec.Struct, forbid_unknown_fields=True):
@@ -86,6 +98,20 @@ def test_a_right_file(tmp_path: Path) -> None:
             '[[programs]]\nqueue = "a"\nword = ["x"]\n',
             "[[programs]] number 1, queue 'a': Object contains unknown field `word`. Did you mean `words`?",
         ),
+        (
+            '[[programs]]\nqueue = "a"\nstart = "never"\n',
+            "[[programs]] number 1, queue 'a', start: Invalid enum value 'never'. It can be 'later' or 'now'",
+        ),
+        (
+            '[[programs]]\nqueue = "a"\nends = ["late", "never"]\n',
+            "[[programs]] number 1, queue 'a', ends[1]: Invalid enum value 'never'. It can be 'late' or 'soon'",
+        ),
+        (
+            '[[programs]]\nqueue = "a"\nlevels = { A = "no" }\n',
+            "[[programs]] number 1, queue 'a', levels[...]: Invalid enum value 'no'. It can be 'high' or 'low'",
+        ),
+        ('server.level = "no"\n', "server.level: Invalid enum value 'no'. It can be 'high' or 'low'"),
+        ("server.speed = 3\n", "server.speed: Invalid enum value 3. It can be 1 or 2"),
         ("[[program]]\n", "Object contains unknown field `program`. Did you mean `programs`?"),
         ("programs = [1]\n", "[[programs]] number 1: Expected `object`, got `int`"),
         ("programs = 1\n", "programs: Expected `array`, got `int`"),
