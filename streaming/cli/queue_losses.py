@@ -118,15 +118,18 @@ def warn_of_nobody(kafka: Cluster, topics: Topics, queues: Collection[str]) -> N
 
 
 def _missing(kafka: Cluster, topics: Topics, queues: Collection[str]) -> Iterator[str]:
-    """Yields the sentences of `queues` about missing programs. Without a monitor, the others do not matter.
+    """Yields the sentences about missing programs, and about queues that are OFF. Says of others what `queues` says.
 
-    A queue that readers read, or that is OFF, lacks nobody.
+    Without a monitor, nothing else matters. A queue that readers read lacks nobody.
     """
     if (sentence := absence(kafka, topics, "monitor")) is not None:
         yield sentence
         return
     known = {row["queue"]: row for row in tables.read_monitors(kafka, topics)} if queues else {}
     rows = [known.get(queue, _NEW | {"queue": queue}) for queue in queues]
+    if off := [row["queue"] for row in rows if row["state"] is None and not row["is_receive_enabled"]]:
+        switch_on = hints.command("queue", "alter", off[0] if len(off) == 1 else "QUEUE", "--status", "ON")
+        yield f"{monitor_rows.queue_names(off)}: OFF, so no reader is started. `{switch_on}` sets it ON"
     idle = [row for row in rows if row["state"] in {"INACTIVE", "NOTIFIED"} and not row["tasks_waiting"]]
     if any(map(monitor_rows.needs_host, idle)) and (sentence := absence(kafka, topics, "host")) is not None:
         yield sentence

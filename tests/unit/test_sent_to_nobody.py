@@ -149,11 +149,26 @@ def test_a_message_for_a_task_that_no_host_runs_is_told(kafka: Kafka) -> None:
 
 
 @pytest.mark.parametrize(
-    "has_reader", [row(state="RECEIVES_OCCURRING"), row(state="INACTIVE", tasks_waiting=1), row(state=None)]
+    "has_reader",
+    [
+        row(state="RECEIVES_OCCURRING"),
+        row(state="INACTIVE", tasks_waiting=1),
+        row(state=None, is_receive_enabled=True),
+    ],
 )
-def test_a_queue_with_readers_or_one_that_is_off_lacks_nobody(kafka: Kafka, has_reader: dict[str, Any]) -> None:
+def test_a_queue_with_readers_or_one_that_is_not_to_be_activated_lacks_nobody(
+    kafka: Kafka, has_reader: dict[str, Any]
+) -> None:
     kafka.running, kafka.monitors = {"monitor"}, [has_reader]
     assert sent() == ""
+
+
+def test_a_message_for_a_queue_that_is_off_is_told(kafka: Kafka) -> None:
+    kafka.running, kafka.monitors = {"monitor"}, [row(state=None, is_receive_enabled=False)]
+    assert sent() == (
+        "warning: queue orders: OFF, so no reader is started. `queue-activation queue alter orders --status ON` sets "
+        "it ON\n"
+    )
 
 
 def test_without_a_monitor_the_other_programs_do_not_matter(kafka: Kafka) -> None:
@@ -177,6 +192,12 @@ def test_a_workload_warns_of_a_missing_monitor(
     kafka.running = set()
     said = run_command("workload", "--queues", "1", "--rate", "50", "--duration", "300ms", *options)
     assert "warning: no monitor is in the consumer group queue-activation-monitor" in said
+
+
+def test_a_workload_names_the_queues_that_are_off(kafka: Kafka) -> None:
+    kafka.monitors = [row(f"queue-{number}", state=None, is_receive_enabled=False) for number in (1, 2)]
+    said = run_command("workload", "--queues", "2", "--rate", "300", "--duration", "300ms", "--send-messages")
+    assert "warning: 2 queues: queue-1, queue-2: OFF, so no reader is started. `queue-activation queue alter Q" in said
 
 
 def test_a_workload_names_the_queues_that_nobody_reads(kafka: Kafka) -> None:
