@@ -240,7 +240,8 @@ def _receives_occurring(now: Situation) -> list[str]:
         work = _now_or_then(now, "have", "have had")
         sentences.append(f"One more would {work} work, but {_no_task(now)}.")
     elif now.hindrance is Hindrance.QUIET_WINDOW:
-        once = "once a quiet window has passed in which no reader waited and none found the queue empty"
+        waits = _now_or_then(now, "waits", "waited")
+        once = f"once a quiet window has passed in which no reader found the queue empty, and none {waits}"
         sentences.append(_now_or_then(now, f"One more is requested {once}.", f"One more was to be requested {once}."))
     if now.hindrance in (Hindrance.QUIET_WINDOW, None) and now.next_check_at is not None:
         sentences.append(_next_look(now, now.next_check_at))

@@ -48,7 +48,7 @@ def why_activated(reason: str | None, unread: int) -> str:
     if reason == Reason.MESSAGE_ARRIVED_ON_EMPTY_QUEUE.value:
         return f"A message arrived on the empty queue: {messages}, and nobody was about to read."
     if reason == Reason.MESSAGES_ACCUMULATING.value:
-        return f"{messages}, and for a whole quiet window no reader waited and none found the queue empty."
+        return f"{messages}, no reader waited, and for a whole quiet window none had found the queue empty."
     if reason == Reason.TIMEOUT_EXPIRED.value:
         return f"{messages}, and the reader that was requested before had not come when its time-out expired."
     if reason is not None:

@@ -80,7 +80,11 @@ def test_the_sentence(now: Situation, part: str) -> None:
     ("now", "part"),
     [
         # One that waits with WHERE does not take just any message, so it hinders nothing.
-        (replace(QUIET, waiting=1, waiting_where=1), "One more is requested once a quiet window has passed"),
+        (
+            replace(QUIET, waiting=1, waiting_where=1),
+            "One more is requested once a quiet window has passed in which no reader found the queue empty, and "
+            "none waits.",
+        ),
         (replace(WAITED, waiting=2, waiting_where=1, unread=1), "A reader waits in RECEIVE and would take the next"),
         (replace(QUIET, state=State.INACTIVE, waiting=1, waiting_where=1), "The next message activates the queue."),
         (

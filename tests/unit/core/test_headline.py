@@ -95,7 +95,11 @@ def test_every_hindrance_has_a_sentence(hindrance: Hindrance | None) -> None:
     ("reason", "unread", "part"),
     [
         (Reason.MESSAGE_ARRIVED_ON_EMPTY_QUEUE.value, 1, "on the empty queue: 1 message was unread, and nobody"),
-        (Reason.MESSAGES_ACCUMULATING.value, 2_000, "2,000 messages were unread, and for a whole quiet window"),
+        (
+            Reason.MESSAGES_ACCUMULATING.value,
+            2_000,
+            "unread, no reader waited, and for a whole quiet window none had found",
+        ),
         (Reason.TIMEOUT_EXPIRED.value, 2, "2 messages were unread, and the reader that was requested before"),
         (None, 0, "set OFF after five rollbacks"),
         ("OF_A_NEWER_MONITOR", -1, "0 messages were unread; the reason OF_A_NEWER_MONITOR is not known here"),
