@@ -143,10 +143,10 @@ def run(
     Without FILE: runs monitor, router and transport, which services need. Their topics must exist: run
     `queue-activation topics` first.
 
-    Monitor and router run in this process, in one Spark application, and the others are processes of their own. The
-    name of each comes before its lines. The activator starts when the monitor is ready, and the transport when monitor
-    and router are. Prints `run ready` when all are ready. If one of them ends, the others are stopped, and `run`
-    ends with its exit code.
+    Monitor and router run in this process, in one Spark application, and the others are processes of their own. Once
+    one of them runs, its name comes before its lines. The activator starts when the monitor is ready, and the
+    transport when monitor and router are. Prints `run ready` when all are ready. If one of them ends, the others are
+    stopped, and `run` ends with its exit code.
 
     --metrics-port serves the metrics of monitor and router; those of the others have ports of their own.
 

@@ -59,9 +59,9 @@ class _TextFormatter(logging.Formatter):
     converter = staticmethod(time.gmtime)  # UTC, as in all views and other lines
 
     def format(self, record: logging.LogRecord) -> str:
-        head = _head.get()
-        line = head + super().format(record)
-        return beside_its_time(line, sys.stderr, len(head)) if self.usesTime() else fitted(line, sys.stderr)
+        begin = head()
+        line = begin + super().format(record)
+        return beside_its_time(line, sys.stderr, len(begin)) if self.usesTime() else fitted(line, sys.stderr)
 
 
 def configure(log_format: LogFormat) -> None:
@@ -83,6 +83,11 @@ def after(head: str) -> Iterator[None]:
         yield
     finally:
         _head.reset(token)
+
+
+def head() -> str:
+    """Returns the text with which each line for people of this thread begins; empty for none."""
+    return _head.get()
 
 
 def beside_its_time(line: str, stream: TextIO, head: int = 0) -> str:

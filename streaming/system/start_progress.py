@@ -7,8 +7,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import copy_context
 from threading import Event, Thread
 
+from streaming.system import logs
 from streaming.system.wrapped_text import fitted
 
 # Whether the lines go into files and pipes too.
@@ -47,7 +49,8 @@ def told(step: str, until: str = "") -> Iterator[None]:
 def told_again(step: str, say: Callable[[str], None]) -> Iterator[None]:
     """Says every few seconds that a step goes on, while the block runs."""
     is_over = Event()
-    teller = Thread(target=_tell, args=(step, is_over, say), name="start progress", daemon=True)
+    context = copy_context()  # has the name of the program that is a part of this process
+    teller = Thread(target=context.run, args=(_tell, step, is_over, say), name="start progress", daemon=True)
     teller.start()
     try:
         yield
@@ -70,7 +73,8 @@ def still(step: str, elapsed_s: float) -> str:
 def say_to_user(progress: str) -> None:
     """Writes a line about a start to stderr, if such lines are wanted there."""
     if is_told():
-        sys.stderr.write(fitted(progress, sys.stderr) + "\n")
+        head = logs.head()
+        sys.stderr.write(fitted(head + progress, sys.stderr, len(head)) + "\n")
         sys.stderr.flush()
 
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from streaming.system import start_progress
+from streaming.system import logs, start_progress
 from tests.support.waiting import wait_until
 from tests.unit.test_wrapped_messages import Terminal
 
@@ -29,6 +29,15 @@ def test_a_log_has_no_line_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     with start_progress.told("starting Spark"):
         pass
     assert not log.getvalue()
+
+
+def test_the_lines_of_a_part_of_run_begin_with_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", log)
+    monkeypatch.setattr(start_progress, "AGAIN_S", 0.01)
+    with start_progress.in_files_too(), logs.after("monitor | "), start_progress.told("starting its query"):
+        wait_until(lambda: "\nmonitor | still starting its query after " in log.getvalue(), 20, "the line")
+    assert log.getvalue().startswith("monitor | starting its query\n")
 
 
 def test_under_run_a_file_has_them_too(monkeypatch: pytest.MonkeyPatch) -> None:
