@@ -164,6 +164,18 @@ def test_the_next_try_is_shown_of_everything_that_waits(row: Any, expected: str)
     assert lists.next_try(row) == expected
 
 
+@pytest.mark.parametrize("next_try", [None, "2026-01-31T12:00:25.000Z"])
+def test_without_a_router_no_next_try_is_promised(next_try: str | None) -> None:
+    row = transmission(next_try=next_try)
+    facts_of_it = facts("c", Viewed({}, {}, []), [(row, {})], source())
+    summary = lists.transmissions_view([row], 100, is_routed=False)
+    for view in (summary, facts_of_it.view(is_routed=False)):
+        shown = " ".join(text_of(view).split())
+        assert "ext try once a router works" in shown
+        assert not re.search("within 10 s|12:00:25", shown)
+    assert [each.when for each in lists.reasons([row], is_routed=False)] == ["once a router works"]
+
+
 def test_what_waits_is_summed_up_by_reason() -> None:
     rows = [
         transmission(messages=2, held_since="2026-01-31T12:00:00.000Z"),
@@ -506,7 +518,7 @@ class TestWhatTheRouterHasNotRead:
         endpoints = {"key": endpoint()} if is_held else {}
         monkeypatch.setattr(views, "read_transmissions", lambda *_: rows)
         monkeypatch.setattr(views, "read_endpoints", lambda *_: Viewed(endpoints, {"key": b"{}"}, rows))
-        monkeypatch.setattr(presence, "introduce", lambda *_, **__: None)
+        monkeypatch.setattr(presence, "introduce", lambda *_, **__: presence.NOBODY_MISSING)
         said = run_command(*words, "--topic-prefix", "p-")
         assert ("Messages wait for the router: they were sent after its last batch" in said) == is_unread
         assert "nothing waits" not in said or not is_unread, "something does"

@@ -118,6 +118,19 @@ def test_held_messages_are_shown_oldest_first_with_reason_and_next_try() -> None
     assert "new 24 h ago 1 Stock initiator 9796: the service is not here within 10 s" in text(page)
 
 
+def test_without_a_router_no_next_try_is_promised() -> None:
+    tries = {"soon": None, "timed": "2026-01-31T12:00:25.000Z"}
+    held = [transmission(conversation_id=name, next_try=at) for name, at in tries.items()]
+    live = live_services(held=held)
+    live.is_routed = False
+    origin = Origin(lambda: live._found.definitions, instance_of([], is_forwarding=False))
+    known = facts("c", Viewed({}, {}, []), [(row, {}) for row in held], origin)
+    pages = [html(live, path) for path in ("/conversations", "/transmissions")]
+    for page in (*pages, html_of(lambda _: conversation_page(known, is_routed=False))):
+        assert "once a router works" in text(page)
+        assert not re.search("within 10 s|12:00:25", text(page))
+
+
 def test_names_and_reasons_are_text() -> None:
     row = endpoint(conversation_id=HOSTILE, service=HOSTILE, far_service=HOSTILE, state=HOSTILE)
     held = transmission(conversation_id=HOSTILE, to_service=HOSTILE, reason=HOSTILE)

@@ -174,11 +174,11 @@ def show_conversation(
     if not found.is_known:
         raise unknown.no_conversation(kafka, topics, found.conversation_id)
     times = [row.update_time for row, _ in found.endpoints.values()]
-    introduce(kafka, topics, "router", as_json=as_json, times=times)
+    present = introduce(kafka, topics, "router", as_json=as_json, times=times)
     if as_json:
         typer.echo(json.dumps(found.as_json()))
     else:
-        tables.print_view(found.view())
+        tables.print_view(found.view(is_routed=present.monitor))
 
 
 @conversations.command("end")
@@ -298,7 +298,8 @@ def transmissions(
 
     kafka, topics = place.cluster(), place.topics()
     found = views.read_transmissions(kafka, topics)
-    introduce(kafka, topics, "router", as_json=as_json, times=[row.update_time for _, row, _ in found])
+    times = [row.update_time for _, row, _ in found]
+    present = introduce(kafka, topics, "router", as_json=as_json, times=times)
     rows = [(row, fields) for _, row, fields in found if service in (None, row.to_service)]
     if as_json:
         for _, fields in rows[:limit]:
@@ -307,7 +308,8 @@ def transmissions(
     sent = views.sent(kafka, topics)
     if rows:
         shown, most = [row for row, _ in rows], limit or lists.TABLE_ROWS
-        tables.print_view(lists.transmissions_view(shown, most, is_narrow=tables.is_narrow()))
+        is_narrow = tables.is_narrow()
+        tables.print_view(lists.transmissions_view(shown, most, is_narrow=is_narrow, is_routed=present.monitor))
     else:
         what = "nothing is held" if sent.is_unread else "nothing waits"
         say(lists.nothing(what, is_sent=sent.is_any or bool(found)))

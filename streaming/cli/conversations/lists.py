@@ -46,8 +46,15 @@ def last_statement(row: EndpointRow) -> str:
     return "unknown" if row.last_statement is None else f"{instant_utc(row.last_statement)}, or {INEXACT} later"
 
 
-def next_try(row: TransmissionRow) -> str:
-    """Returns the time of the next try to deliver messages. The router looks at all held messages every 10 s."""
+def next_try(row: TransmissionRow, *, is_routed: bool = True) -> str:
+    """Returns the time of the next try to deliver messages. The router looks at all held messages every 10 s.
+
+    Args:
+        row: The row of the messages.
+        is_routed: Whether a router works, or whether this is not known.
+    """
+    if not is_routed:
+        return "once a router works"
     return instant(row.next_try) if row.next_try is not None or row.held_since is None else "within 10 s"
 
 
@@ -147,8 +154,10 @@ def counts_view(found: Sequence[Mapping[str, Any]]) -> RenderableType:
     return Group(table, Text(), Sentence(f"idle times may be {INEXACT} too long", "dim"))
 
 
-def transmissions_view(rows: Sequence[TransmissionRow], limit: int, *, is_narrow: bool = False) -> RenderableType:
-    """Returns held messages for people, oldest first, and a summary by reason."""
+def transmissions_view(
+    rows: Sequence[TransmissionRow], limit: int, *, is_narrow: bool = False, is_routed: bool = True
+) -> RenderableType:
+    """Returns held messages for people, oldest first, and a summary by reason. `is_routed` is as for `next_try`."""
     names = short((row.conversation_id for row in rows), is_narrow)
     table = table_of(
         [
@@ -160,13 +169,16 @@ def transmissions_view(rows: Sequence[TransmissionRow], limit: int, *, is_narrow
                 "conversation": names[row.conversation_id],
                 "from side": SIDES[row.is_initiator],
                 # The reasons need the room.
-                **({} if is_narrow else {"next try (UTC)": next_try(row)}),
+                **({} if is_narrow else {"next try (UTC)": next_try(row, is_routed=is_routed)}),
             }
             for row in rows[:limit]
         ],
         ["held since (UTC)", "why", "next try (UTC)"],
     )
-    lines = [Sentence(f"{each.to}: {each.what}. {each.why}. Next try {each.when}") for each in reasons(rows)]
+    lines = [
+        Sentence(f"{each.to}: {each.what}. {each.why}. Next try {each.when}")
+        for each in reasons(rows, is_routed=is_routed)
+    ]
     legend = Sentence("The END of a conversation counts as a message", "dim")
     return Group(table, *_more(min(limit, len(rows)), len(rows), "rows"), legend, Text(), *lines)
 
@@ -205,8 +217,8 @@ class Waiting:
         return self.services[0] if len(self.services) == 1 else f"{len(self.services):,} services"
 
 
-def reasons(rows: Iterable[TransmissionRow]) -> list[Waiting]:
-    """Returns the held messages by reason. The reason of the oldest message is the first."""
+def reasons(rows: Iterable[TransmissionRow], *, is_routed: bool = True) -> list[Waiting]:
+    """Returns the held messages by reason, that of the oldest message first. `is_routed` is as for `next_try`."""
     found: dict[str, list[TransmissionRow]] = defaultdict(list)
     for row in rows:
         found[why(row.number, row.reason)].append(row)
@@ -217,7 +229,7 @@ def reasons(rows: Iterable[TransmissionRow]) -> list[Waiting]:
             sorted({row.to_service for row in held}),
             min(row.held_since or "" for row in held),
             # Messages without an instant are looked at within 10 s, and so before all messages with an instant.
-            next_try(min(held, key=lambda row: row.next_try or "")),
+            next_try(min(held, key=lambda row: row.next_try or ""), is_routed=is_routed),
         )
         for reason, held in found.items()
     ]

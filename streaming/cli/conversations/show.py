@@ -53,20 +53,20 @@ class ConversationFacts:
         """Returns whether there is anything to show."""
         return bool(self.endpoints or self.held)
 
-    def view(self) -> RenderableType:
-        """Returns the facts for people."""
-        fields = Fields([(title, _text(lines)) for title, lines in self.fields()])
+    def view(self, *, is_routed: bool = True) -> RenderableType:
+        """Returns the facts for people. `is_routed` is as for `lists.next_try`."""
+        fields = Fields([(title, _text(lines)) for title, lines in self.fields(is_routed=is_routed)])
         return Group(Sentence(self.conversation_id, "bold"), fields)
 
-    def fields(self) -> list[tuple[str, list[str]]]:
-        """Returns the title and the lines of each fact."""
+    def fields(self, *, is_routed: bool = True) -> list[tuple[str, list[str]]]:
+        """Returns the title and the lines of each fact. `is_routed` is as for `lists.next_try`."""
         fields: list[tuple[str, list[str]]] = []
         for side in (True, False):
             lines = self._endpoint(self.endpoints[side][0]) if side in self.endpoints else [self._absent(side)]
             fields.append((SIDES[side], lines))
         for (row, _), explained in zip(self.held, self.explained, strict=True):
             sender = self.endpoints.get(row.is_initiator)
-            lines = _held(row, None if sender is None else sender[0].state)
+            lines = _held(row, None if sender is None else sender[0].state, is_routed=is_routed)
             lines += [] if explained is None else [explained.heading()]
             fields.append(("held", lines))
             if explained is not None:
@@ -103,13 +103,14 @@ def _text(lines: Iterable[str]) -> Text:
     return Text("\n".join(map(printable, lines)))
 
 
-def _held(row: TransmissionRow, state: str | None) -> list[str]:
+def _held(row: TransmissionRow, state: str | None, *, is_routed: bool) -> list[str]:
     """Returns the lines about the messages that an endpoint in this state holds."""
+    utc = " UTC" if is_routed and row.next_try is not None else ""
     since = "" if row.held_since is None else f" since {instant_utc(row.held_since)}"
     return [
         f"{held_messages(row.messages, state)} from the {SIDES[row.is_initiator]} to {row.to_service}{since}",
         why(row.number, row.reason),
-        f"next try {next_try(row)}{' UTC' if row.next_try is not None else ''}",
+        f"next try {next_try(row, is_routed=is_routed)}{utc}",
     ]
 
 

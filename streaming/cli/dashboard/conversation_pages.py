@@ -66,6 +66,7 @@ class ConversationPages:
             "paged": page,
             "names": names,
             "is_complete": found.is_complete,
+            "is_routed": found.is_routed,
             "query": {"search": search},
             "path": "/transmissions",
         }
@@ -77,7 +78,7 @@ class ConversationPages:
         given = query.get("id", "")
         found = self._kept.get(f"conversation {given}", partial(self._facts, given)).found
         if found.is_known:
-            return live_page(self._services, conversation_page(found))
+            return live_page(self._services, conversation_page(found, is_routed=self._services.is_routed))
         error = unknown.no_conversation(self._services.cluster, self._services.topics, given)
         return Page("Conversation", [Part("conversation", "error.html", {"error": str(error)})], status=404)
 
@@ -90,19 +91,20 @@ class ConversationPages:
 
     def _rows(self) -> "_Rows":
         with self._services.read() as found:
-            return _Rows(found)
+            return _Rows(found, is_routed=self._services.is_routed)
 
 
 class _Rows:
     """All rows at one moment, with counts of endpoints and the reasons why messages are held."""
 
-    def __init__(self, found: Services) -> None:
+    def __init__(self, found: Services, *, is_routed: bool) -> None:
         self.endpoints = dict(found.endpoints.rows)
         self.held = dict(found.held.rows)
         self.is_full = found.endpoints.is_full or found.held.is_full
         self.is_complete = found.is_complete
         self.counts = lists.counts(self.endpoints.values(), wall_clock.now_ms())
-        self.reasons = lists.reasons(self.held.values())
+        self.is_routed = is_routed
+        self.reasons = lists.reasons(self.held.values(), is_routed=is_routed)
 
     def selected(self, search: str, state: str, *, held_only: bool) -> list[tuple[str, EndpointRow]]:
         """Returns the endpoints that the user asks for, longest idle first."""
@@ -117,11 +119,13 @@ class _Rows:
         return found
 
 
-def conversation_page(found: show.ConversationFacts) -> Page:
-    """Returns the page of a conversation that is known."""
+def conversation_page(found: show.ConversationFacts, *, is_routed: bool = True) -> Page:
+    """Returns the page of a conversation that is known. `is_routed` is as for `lists.next_try`."""
     values = {
-        "fields": [(_NAMES.get(name.strip(), name.strip()), lines) for name, lines in found.fields()],
-        "reasons": lists.reasons(row for row, _ in found.held),
+        "fields": [
+            (_NAMES.get(name.strip(), name.strip()), lines) for name, lines in found.fields(is_routed=is_routed)
+        ],
+        "reasons": lists.reasons((row for row, _ in found.held), is_routed=is_routed),
         "services": sorted({row.service for row, _ in found.endpoints.values()}),
     }
     return Page(f"Conversation {found.conversation_id}", [Part("conversation", "conversation.html", values)])

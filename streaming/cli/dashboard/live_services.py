@@ -118,6 +118,7 @@ class LiveServices:
         addresses: The addresses of this instance, as routes name them.
         router: The sentence about a router that does not run, is late, or is invisible; empty if all is well.
         is_normal: Whether that sentence is no alarm.
+        is_routed: Whether a router works, or whether this is not known.
         committed: The time of the router's last batch; None: not known.
     """
 
@@ -130,6 +131,7 @@ class LiveServices:
         self.unused = ""
         self.addresses = own_addresses(cluster.bootstrap_servers, topics.prefix)
         self.router, self.is_normal = "", False
+        self.is_routed = True
         self.committed: str | None = None
         self._beginning = Beginning()
         self._lock = threading.Lock()
@@ -203,7 +205,7 @@ class LiveServices:
         with hints.anew():
             found = batches(self.cluster, self.topics, "router")
         before, (self.router, self.is_normal) = self.router, self._beginning.told(found)
-        self.committed = found.committed
+        self.committed, self.is_routed = found.committed, found.is_current
         self.version += self.router != before
 
 
