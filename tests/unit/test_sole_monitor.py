@@ -70,28 +70,46 @@ def test_a_program_is_known_to_run_on_this_host_by_its_process_and_its_command()
     assert running_here(client_id("/monitor"), "pytest") is None, "this process is not another one"
 
 
+def told_of_a_successor(monkeypatch: pytest.MonkeyPatch, client: str) -> str:
+    """Returns the error of a monitor that a member with this client id has replaced."""
+    monkeypatch.setattr(sole_program, "_NEW_ID_TIMEOUT_S", 0.0)
+    successor = GroupMember("checkpoint", client, "/127.0.0.1", 1, "member-2")
+    admin = SimpleNamespace(members=lambda *_: [successor])
+    consumer = SimpleNamespace(
+        memberid=lambda: "member-1",
+        poll=lambda _: SimpleNamespace(error=lambda: KafkaError(KafkaError._FATAL, "Static consumer fenced")),
+        subscribe=lambda *_, **__: None,
+        close=lambda: None,
+    )
+    cluster = SimpleNamespace(consumer=lambda _: consumer)
+    place = SoleProgram(cast("Cluster", cluster), cast("Admin", admin), MONITOR, "", "queue-ticks", 1)
+    with place:
+        place.join("checkpoint", client_id("/monitor"), takes_over=True)
+        wait_until(place.has_problem, 10, "the loss of the place")
+    with pytest.raises(UserError) as lost:
+        place.check()
+    return str(lost.value)
+
+
 def test_one_that_has_lost_its_place_names_its_successor_and_says_each_thing_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     host = client_id("/monitor").partition(f"_{os.getpid()}_")[0]
-    monkeypatch.setattr(sole_program, "_NEW_ID_TIMEOUT_S", 0.0)
     with named_process("monitor") as process:
-        successor = GroupMember("checkpoint", f"{host}_{process.pid}_monitor", "/127.0.0.1", 1, "member-2")
-        admin = SimpleNamespace(members=lambda *_: [successor])
-        consumer = SimpleNamespace(
-            memberid=lambda: "member-1",
-            poll=lambda _: SimpleNamespace(error=lambda: KafkaError(KafkaError._FATAL, "Static consumer fenced")),
-            close=lambda: None,
-        )
-        cluster = SimpleNamespace(consumer=lambda _: consumer)
-        place = SoleProgram(cast("Cluster", cluster), cast("Admin", admin), MONITOR, "", "queue-ticks", 1)
-        monkeypatch.setattr(consumer, "subscribe", lambda *_, **__: None, raising=False)
-        with place:
-            place.join("checkpoint", "name", takes_over=True)
-            wait_until(place.has_problem, 10, "the loss of the place")
-    with pytest.raises(UserError) as lost:
-        place.check()
-    said = str(lost.value)
+        said = told_of_a_successor(monkeypatch, f"{host}_{process.pid}_monitor")
     assert f"has taken this one's place: process {process.pid} on this machine ({host}_{process.pid}_monitor at" in said
     assert "--take-over" in said
     assert "fenced" not in said
+
+
+@pytest.mark.parametrize("is_own", [True, False], ids=["own name", "name of an earlier one"])
+def test_one_that_has_lost_its_place_names_no_process_that_has_been_replaced(
+    monkeypatch: pytest.MonkeyPatch, is_own: bool
+) -> None:
+    """Kafka keeps the client id of the member whose place a program takes."""
+    host = client_id("/monitor").partition(f"_{os.getpid()}_")[0]
+    with named_process("monitor") as ended:
+        pass
+    said = told_of_a_successor(monkeypatch, client_id("/monitor") if is_own else f"{host}_{ended.pid}_monitor")
+    assert "has taken this one's place. It was started with --take-over, or" in said
+    assert host not in said

@@ -299,10 +299,13 @@ class SoleProgram:
                     return True
                 if time.monotonic() < end_s:
                     continue
+                # Kafka keeps the client id of a member whose place another one takes, here often that of this process.
+                named = _names([each for each in same if not has_ended(each.client_id)])
+                which = f": {named}" if named else ""
                 self._problem = UserError(
-                    f"Another {self._kind.name} was started on the same checkpoint, and has taken this one's place: "
-                    f"{_names(same)}. It was started with --take-over, or Kafka had received no heartbeat from this "
-                    "one. Run only one of them."
+                    f"Another {self._kind.name} was started on the same checkpoint, and has taken this one's "
+                    f"place{which}. It was started with --take-over, or Kafka had received no heartbeat from this one. "
+                    "Run only one of them."
                 )
                 return False
         return False
