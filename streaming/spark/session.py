@@ -175,10 +175,13 @@ def _session(context: SparkContext) -> SparkSession:
 
 
 def silence() -> None:
-    """Turns Spark's log off, because Spark's messages while it ends do not help the user."""
+    """Turns Spark's log and Java's error output off, because Java's messages while it ends do not help the user."""
     context = SparkContext._active_spark_context
     if context is not None:
         context.setLogLevel("OFF")
+        # A thread of a query that ends after its application prints a stack trace.
+        java = SparkContext._jvm.java  # type: ignore[union-attr]
+        java.lang.System.setErr(java.io.PrintStream(java.io.OutputStream.nullOutputStream()))
 
 
 def how_java_ended() -> str | None:

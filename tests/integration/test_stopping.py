@@ -8,6 +8,7 @@ import os
 import random
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import uuid
@@ -53,6 +54,19 @@ def called(*arguments, **more):
     return original(*arguments, **more)
 module.{function} = called
 main()
+"""
+
+
+# A thread of Spark that outlives its application prints its exception where this program prints one.
+SILENCED = """
+import sys
+from streaming.spark import session
+spark = session.create(sys.argv[1:], ["1g"])
+trace = spark._jvm.java.lang.Exception("of a thread").printStackTrace
+trace()
+session.silence()
+trace()
+spark.stop()
 """
 
 
@@ -258,3 +272,9 @@ def test_a_signal_while_a_broker_starts(
         wait_until(lambda: children_of(program.process.pid), START_TIMEOUT_S, "the broker's process")
         program.ends(number, EXIT_CODES[command][number])
     assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_java_prints_nothing_once_its_end_has_begun(java_and_jars: None, tmp_path: Path) -> None:  # noqa: ARG001
+    command = [sys.executable, "-c", SILENCED, str(tmp_path)]
+    ended = subprocess.run(command, env=own_environment(), capture_output=True, text=True, check=True, timeout=600)
+    assert ended.stderr.count("of a thread") == 1
