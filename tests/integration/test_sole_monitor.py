@@ -128,7 +128,7 @@ def test_a_second_monitor_is_refused_and_told_who_is_there(place: Place, monkeyp
             holds(second)
         wait_until(lambda: len(place.members()) == 1, DEADLINE_S, "the second to leave the group")
         assert not first.has_problem()
-    for part in ("monitor-first at 127.0.0.1", "checkpoint id first", "--topic-prefix"):
+    for part in ("monitor-first at 127.0.0.1", "id first", "--topic-prefix"):
         assert part in str(refused.value)
 
 

@@ -205,8 +205,9 @@ class SoleProgram:
                 )
             if others and not is_told:
                 is_told = True
-                limit = "" if waits else f"up to {self._patience_s():.0f} s "
-                _log.warning("%s. Waiting %sfor it to end", found, limit)
+                standby = "This one is a standby: it starts to work when that one ends"
+                limited = f"Waiting up to {self._patience_s():.0f} s for it to end"
+                _log.warning("%s. %s", found, standby if waits else limited)
 
     def check(self) -> None:
         """Raises the error that must end the program, if there is one.
@@ -364,6 +365,6 @@ def _names(members: Sequence[GroupMember]) -> str:
 
 def _name(member: GroupMember) -> str:
     """Returns the names of a member in Kafka, with its process if the process is on this machine."""
-    name = f"{member.client_id} at {member.host}, checkpoint id {member.instance_id}"
+    name = f"{member.client_id} at {member.host}, id {member.instance_id}"
     pid = running_here(member.client_id, *_COMMANDS)
     return name if pid is None else f"process {pid} on this machine ({name})"
