@@ -8,7 +8,7 @@ from typing import TypeVar
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from streaming.kafka.access import AccessDeniedError, RightMissingError
+from streaming.kafka.access import AccessDeniedError, RightMissingError, WatchfulAdmin
 from streaming.kafka.admin import EARLIEST, LATEST, Admin
 from streaming.kafka.clients import Cluster
 from streaming.kafka.errors import NO_COORDINATOR, NO_LEADER, NOBODY_ANSWERS, kafka_error
@@ -112,17 +112,19 @@ class EmptinessProbe:
     def _partitions(self) -> list[int]:
         """Returns the current partitions. A consumer notices new partitions only minutes later."""
         topics = TopicCollection([self._queue])
-        futures = self._admin.client.describe_topics(topics, request_timeout=QUESTION_TIMEOUT_S)
-        return [partition.id for partition in self._answer(futures[self._queue]).partitions]
+        client = self._admin.client
+        future = client.describe_topics(topics, request_timeout=QUESTION_TIMEOUT_S)[self._queue]
+        return [partition.id for partition in _answer(client, future).partitions]
 
     def _offsets(self, numbers: Iterable[int], spec: OffsetSpec) -> dict[int, int]:
         """Returns offsets for read_committed consumers: the last stable offsets for LATEST."""
-        futures = self._admin.client.list_offsets(
+        client = self._admin.client
+        futures = client.list_offsets(
             {TopicPartition(self._queue, number): spec for number in numbers},
             isolation_level=IsolationLevel.READ_COMMITTED,
             request_timeout=QUESTION_TIMEOUT_S,
         )
-        return {partition.partition: self._answer(future).offset for partition, future in futures.items()}
+        return {partition.partition: _answer(client, future).offset for partition, future in futures.items()}
 
     def _group_positions(self, numbers: Collection[int]) -> dict[int, int | None]:
         """Returns the offset at which the consumer group would continue in each partition."""
@@ -136,5 +138,10 @@ class EmptinessProbe:
         client = self._admin.client_for_groups()
         return len(client.group(self._consumer_group, 2 * QUESTION_TIMEOUT_S).members)
 
-    def _answer(self, future: "Future[T]") -> T:
-        return self._admin.client.result(future, lost_after_s=2 * QUESTION_TIMEOUT_S)
+
+def _answer(client: WatchfulAdmin, future: "Future[T]") -> T:
+    """Returns the answer to a request of this client.
+
+    Another reader of the program may replace the client of `Admin` meanwhile. The end of a client ends its requests.
+    """
+    return client.result(future, lost_after_s=2 * QUESTION_TIMEOUT_S)

@@ -116,7 +116,10 @@ class Admin:
         return self.client_for_groups()
 
     def failed(self, error: KafkaException) -> None:
-        """Replaces the client after FENCED_LEADER_EPOCH: its later requests would go on naming a former leader."""
+        """Replaces the client after FENCED_LEADER_EPOCH: its later requests would go on naming a former leader.
+
+        The former client ends once no method refers to it, and its requests with it.
+        """
         if error.args[0].code() == KafkaError.FENCED_LEADER_EPOCH:
             self.client = self._cluster.admin_client()
 
@@ -165,10 +168,11 @@ class Admin:
             UserError: Kafka cannot be reached, or denies access.
         """
         ids = {}
-        futures = self.client.describe_topics(TopicCollection(list(names)), request_timeout=timeout_s)
+        client = self.client
+        futures = client.describe_topics(TopicCollection(list(names)), request_timeout=timeout_s)
         for name, future in futures.items():
             try:
-                ids[name] = str(self.client.result(future).topic_id)
+                ids[name] = str(client.result(future).topic_id)
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                     raise self._explained(error) from None
@@ -179,11 +183,12 @@ class Admin:
 
         The number is None if the topic does not exist, or if this client has no right to see the topic.
         """
-        futures = self.client.describe_topics(TopicCollection(list(names)), request_timeout=timeout_s)
+        client = self.client
+        futures = client.describe_topics(TopicCollection(list(names)), request_timeout=timeout_s)
         found: dict[str, int | None] = {}
         for name, future in futures.items():
             try:
-                found[name] = len(self.client.result(future).partitions)
+                found[name] = len(client.result(future).partitions)
             except KafkaException as error:
                 if error.args[0].code() in _NOT_SEEN:
                     found[name] = None
@@ -234,9 +239,10 @@ class Admin:
         places = [TopicPartition(topic, number) for number in range(partitions)]
         end_s = time.monotonic() + ADMIN_TIMEOUT_S
         while True:
-            futures = self.client.list_offsets(dict.fromkeys(places, spec), request_timeout=ADMIN_TIMEOUT_S)
+            client = self.client
+            futures = client.list_offsets(dict.fromkeys(places, spec), request_timeout=ADMIN_TIMEOUT_S)
             try:
-                return [int(self.client.result(futures[place]).offset) for place in places]
+                return [int(client.result(futures[place]).offset) for place in places]
             except KafkaException as error:
                 # A partition that was created just now has no leader yet.
                 self.failed(error)
@@ -273,10 +279,11 @@ class Admin:
             TooOldError: Kafka is older than version 3.0.
             UserError: Kafka cannot be reached, or refuses.
         """
-        futures = self.client.list_offsets({TopicPartition(topic, 0): _NEWEST}, request_timeout=ADMIN_TIMEOUT_S)
+        client = self.client
+        futures = client.list_offsets({TopicPartition(topic, 0): _NEWEST}, request_timeout=ADMIN_TIMEOUT_S)
         (future,) = futures.values()
         try:
-            newest_ms = int(self.client.result(future).timestamp)
+            newest_ms = int(client.result(future).timestamp)
         except KafkaException as error:
             code = error.args[0].code()
             if code in _TOO_OLD:

@@ -19,7 +19,7 @@ PARTITIONS = 3
 # Four readers ask again and again, from a process of their own, because librdkafka could abort the process. They
 # print how many looks got no answer, and how many got one.
 READERS = """
-import sys, threading, time
+import os, sys, threading, time, traceback
 from producers.emptiness import EmptinessProbe
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
@@ -30,8 +30,12 @@ answers = []
 
 def ask():
     probe = EmptinessProbe(cluster, admin, "orders", "orders")
-    while True:
-        answers.append(probe.look({0: 1}))
+    try:
+        while True:
+            answers.append(probe.look({0: 1}))
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
 
 for _ in range(4):
     threading.Thread(target=ask, daemon=True).start()

@@ -3,6 +3,7 @@
 import socket
 from concurrent.futures import Future
 from contextlib import nullcontext
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
@@ -65,6 +66,22 @@ def test_a_reader_looks_again_with_another_client_after_a_change_of_the_leader(
     monkeypatch.setattr(EmptinessProbe, "_look", refuse)
     assert EmptinessProbe(Cluster(admin.servers), admin, "orders", "orders").look({0: 1}) is None
     assert admin.client is not first
+
+
+def test_a_reader_gets_its_answer_from_a_client_that_another_reader_has_replaced(
+    admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    describe = WatchfulAdmin.describe_topics
+
+    def describe_and_replace(client: WatchfulAdmin, *arguments: Any, **more: Any) -> Any:
+        asked = describe(client, *arguments, **more)
+        admin.failed(KafkaException(KafkaError(KafkaError.FENCED_LEADER_EPOCH)))
+        return asked
+
+    monkeypatch.setattr(emptiness, "QUESTION_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(WatchfulAdmin, "describe_topics", describe_and_replace)
+    # The end of the first client would end the request with an error that is none of Kafka's.
+    assert EmptinessProbe(Cluster(admin.servers), admin, "orders", "orders").look({0: 1}) is None
 
 
 @pytest.mark.timeout(20)
