@@ -216,6 +216,8 @@ class Conversation:
         Raises:
             UserError: The code or the text is not valid; and the errors of `send`.
         """
+        if not isinstance(code, int):
+            raise UserError(f"The code of an error is of type {type(code).__name__}; it must be int")
         if code <= 0:
             raise UserError(f"The code of an error is {code}; it must be positive")
         self._say("ERROR", error_code=code, error_text=text)
@@ -229,6 +231,8 @@ class Conversation:
         Raises:
             UserError: The delay is negative or too long; and the errors of `send`.
         """
+        if not isinstance(delay_s, int | float):
+            raise UserError(f"The delay is of type {type(delay_s).__name__}; it must be a number of seconds")
         if not 0 <= delay_s < math.inf:
             raise UserError(f"The delay is {delay_s} s; it must be 0 or more")
         self._say("TIMER", timer_ms=round(delay_s * 1000))

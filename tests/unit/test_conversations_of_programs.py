@@ -102,10 +102,13 @@ def test_an_error_and_a_timer() -> None:
     ("make", "reason"),
     [
         (lambda each: each.set_timer(-1), "delay is -1 s; it must be 0 or more"),
+        (lambda each: each.set_timer("3s"), "delay is of type str; it must be a number"),
         (lambda each: each.set_timer(math.nan), "delay is nan s"),
         (lambda each: each.set_timer(math.inf), "delay is inf s"),
         (lambda each: each.set_timer(1e10), "timer_ms"),
         (lambda each: each.end_with_error(0, ""), "must be positive"),
+        (lambda each: each.end_with_error("1", "x"), "code of an error is of type str; it must be int"),
+        (lambda each: each.end_with_error(1, 2), "error_text"),
         (lambda each: each.end_with_error(1, "x" * 3001), "error_text"),
         (lambda each: each.send(b"", message_type=""), "message_type_name"),
         (lambda each: each.send(b"", message_type="\ud800"), "surrogates not allowed"),
