@@ -1,5 +1,7 @@
 """Waiting for the router: whether a row of service-definitions shows a command."""
 
+from typing import Any
+
 import pytest
 
 from streaming.cli.routing import service_commands
@@ -10,7 +12,10 @@ ROW = {"kind": "route", "address": "LOCAL", "expires_at": "2026-01-01T00:00:00.0
 LATER = ROW | {"expires_at": "2027-01-01T00:00:00.000Z"}
 NEARLY_LATER = ROW | {"expires_at": "2027-01-01T00:00:00.123Z"}
 MOVED = ROW | {"address": "tcp://host:9092"}
-Row = dict[str, str] | None
+PRINCIPAL = {"kind": "database", "mirroring_role": "PRINCIPAL", "epoch": 1_000}
+MIRROR = PRINCIPAL | {"mirroring_role": "MIRROR", "epoch": 2_000}
+MIRROR_A_LITTLE_LATER = MIRROR | {"epoch": 2_123}
+Row = dict[str, Any] | None
 
 
 @pytest.mark.parametrize(
@@ -23,6 +28,9 @@ Row = dict[str, str] | None
         (MOVED, ROW, MOVED, True),
         (ROW, ROW, LATER, False),
         (NEARLY_LATER, ROW, LATER, True),
+        (MIRROR_A_LITTLE_LATER, PRINCIPAL, MIRROR, True),
+        (PRINCIPAL | {"epoch": 2_123}, PRINCIPAL, MIRROR, False),
+        (MIRROR, MIRROR, MIRROR, True),
         (ROW, ROW, None, False),
         (None, ROW, None, True),
     ],

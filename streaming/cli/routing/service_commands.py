@@ -28,6 +28,8 @@ from streaming.wire.topics import Topics
 
 # A router takes a command with its next batch.
 _TAKEN_WITHIN_S = 10.0
+# The router computes these fields from the time of the command's record.
+_FROM_RECORDS_TIME = ("expires_at", "epoch")
 _POLL_S = 0.05
 
 # A row of service-definitions.
@@ -117,15 +119,17 @@ def _has_taken(kafka: Cluster, topics: Topics, changes: Mapping[bytes, tuple[_Ro
 def shows(found: _Row | None, before: _Row | None, wanted: _Row | None) -> bool:
     """Returns whether a row of the view shows a change.
 
-    A new `expires_at` counts from the time of the command's record, so it may differ from the wanted value. The row
-    shows the change if its `expires_at` differs from the former value.
+    A new value that counts from the time of the command's record may differ from the wanted value. The row shows the
+    change if its value differs from the former value.
     """
     if found is None or wanted is None:
         return found is wanted
-    if any(found.get(name) != value for name, value in wanted.items() if name != "expires_at"):
+    if any(found.get(name) != value for name, value in wanted.items() if name not in _FROM_RECORDS_TIME):
         return False
-    former = None if before is None else before.get("expires_at")
-    return wanted.get("expires_at") == former or found.get("expires_at") != former
+    former = before or {}
+    return all(
+        wanted.get(name) == former.get(name) or found.get(name) != former.get(name) for name in _FROM_RECORDS_TIME
+    )
 
 
 def build(kind: type[Struct], **fields: Any) -> ServiceCommand:
