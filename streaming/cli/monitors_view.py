@@ -216,7 +216,9 @@ def _readers_cell(row: dict[str, Any], present: Present) -> Text:
 def _times(row: dict[str, Any], present: Present) -> str:
     """Returns the number and the last time of activations, and the time of the next check."""
     times, at = row["activation_sequence"], row["last_activated_time"]
-    parts = [f"activated {plural(times, 'time')}{f', last at {instant_utc(at)}' if at else ''}"] if times else []
+    # A task that fails is requested again without another activation.
+    last = "last" if row["max_queue_readers"] is None else "last request"
+    parts = [f"activated {plural(times, 'time')}{f', {last} at {instant_utc(at)}' if at else ''}"] if times else []
     if (check := _next_check(row, present)) != "-":
         parts.append("next check due" if check == "due" else f"next check at {check} UTC")
     return "; ".join(parts)

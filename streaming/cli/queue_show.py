@@ -142,10 +142,10 @@ def _last_notified(facts: QueueFacts) -> list[str]:
     row = facts.row
     if not found and row is not None and row["activation_sequence"] > 0 and not _notifications(facts):
         at = _time(row["last_activated_time"])
-        last = "" if at is None else f", the last time at {at}"
+        last = "" if at is None else f". A task was last requested at {at}"
         times = plural(row["activation_sequence"], "time")
         # A task that fails is requested again without another activation.
-        return [f"none: it has no event notification. It was activated {times} to request a task{last}"]
+        return [f"none: it has no event notification. It was activated {times}{last}"]
     return [
         f"#{one.sequence}  {_time(one.post_time)}  {one.reason or one.event_type}, {one.unread_messages} unread"
         for one in found

@@ -53,7 +53,7 @@ class Situation:
         unread: The number of unread messages.
         waiting: The number of sessions that wait in RECEIVE.
         activations: The number of activations.
-        activated_at: When the queue was last activated.
+        activated_at: When the queue was last activated; without an event notification, when a task was last requested.
         empty_at: When a RECEIVE last found nothing.
         next_check_at: When the monitor checks again without an event.
         is_check_due: Whether `next_check_at` has passed.
@@ -205,8 +205,11 @@ def _now_or_then(now: Situation, present: str, past: str) -> str:
 def _notified(now: Situation) -> list[str]:
     answer = "RECEIVE" if now.observed is None else "new member"
     has = _now_or_then(now, "has", "had")
-    sentences = [f"Activation {now.activations} was at {now.activated_at}, and no {answer} {has} come since"]
     most = now.max_queue_readers
+    was_at = f"Activation {now.activations} was at {now.activated_at}"
+    if most is not None and not now.has_notifications:  # a task that fails is requested again
+        was_at = f"A task was last requested at {now.activated_at}, for activation {now.activations}"
+    sentences = [f"{was_at}, and no {answer} {has} come since"]
     if now.reader:
         # `reader` is about the present. Without a monitor, the sentence before it is about the past.
         sentences[0] += f"{_now_or_then(now, ':', '. By now,')} {now.reader}"

@@ -36,6 +36,15 @@ NOTHING = replace(QUIET, unread=0, hindrance=Hindrance.NOTHING_UNREAD)
         (replace(QUIET, state=State.INACTIVE, waiting=2), "2 readers wait in RECEIVE"),
         (replace(QUIET, state=State.INACTIVE, waiting=1), "with a waiting reader, INACTIVE is the expected state"),
         (NOTIFIED, "Activation 7 was at 10:00, and no RECEIVE has come since"),
+        (
+            replace(NOTIFIED, max_queue_readers=1, has_notifications=True),
+            "Activation 7 was at 10:00, and no RECEIVE has come since",
+        ),
+        # A task that fails is started again for the same activation.
+        (
+            replace(NOTIFIED, max_queue_readers=1),
+            "A task was last requested at 10:00, for activation 7, and no RECEIVE has come since.",
+        ),
         (NOTIFIED, "If no RECEIVE comes first, the monitor looks again at 10:05"),
         (replace(NOTIFIED, next_check_at=None), "its time-out never expires"),
         (replace(NOTIFIED, unread=0), "Nothing is unread any more"),
