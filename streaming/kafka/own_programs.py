@@ -3,6 +3,7 @@
 Each program is a member of a consumer group.
 """
 
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from streaming.errors import UserError
 from streaming.kafka.admin import ADMIN_TIMEOUT_S, Admin, GroupMember
 from streaming.kafka.clients import Cluster
 from streaming.system import hints, runs
+from streaming.system.client_ids import has_ended, process_of
 from streaming.system.threads import started
 from streaming.wire.own_groups import own_group
 from streaming.wire.topics import Topics
@@ -101,8 +103,7 @@ def how_to_start(
 ) -> str:
     """Returns the advice on how to start a program that does not run, alone or with the programs that belong to it.
 
-    `run` fails if one of its programs runs or is being started, so the advice names `run` only otherwise. The processes
-    of a killed `run` do not count, because they are about to end.
+    `run` fails if one of its programs runs or is being started, so the advice names `run` only otherwise.
 
     Args:
         kafka: The cluster.
@@ -117,8 +118,8 @@ def how_to_start(
     run = runs.last(kafka.bootstrap_servers, topics.prefix)
     if run is not None and run.is_running and program in run.programs:
         return _once(run.doing(), run.doing())
-    others = [each for each in _together_with(program) if run is None or not run.was_killed or each in _OF_PROCESS]
-    asked = [started(partial(may_run, kafka, topics, other)) for other in others]
+    others = _together_with(program)
+    asked = [started(partial(_is_in_the_way, kafka, topics, run, other)) for other in others]
     is_second = run is not None and run.is_running and not set(others).isdisjoint(run.programs)
     is_alone = not _together_with(program) or is_second or any(each.result() for each in asked)
     if file is None and program in _OF_FILE:
@@ -136,7 +137,7 @@ def how_to_start(
         return _once(alone, f"Start one: `{alone}`")
     files = [file or "FILE"] if program in _OF_FILE else []
     what = "all that the activator's FILE needs" if files else "all that services need"
-    what += " (without FILE: that services need)" if program == "monitor" else ""
+    what += " (without FILE: that services need)" if program == "monitor" and not file else ""
     together = hints.command("run", *files)
     return _once(together, f"Start {what}: `{together}`, or {a_program(program)} alone: `{alone}`")
 
@@ -182,6 +183,19 @@ def may_run(kafka: Cluster, topics: Topics, program: str) -> bool:
         return is_running(kafka, topics, program)
     except UserError:
         return program == "monitor"  # most users have the right to see the monitor's group, and no other group
+
+
+def _is_in_the_way(kafka: Cluster, topics: Topics, run: runs.Run | None, program: str) -> bool:
+    """Returns whether a program runs beside which a new `run` would fail.
+
+    After a `run` was killed, its processes are about to end. So only what is certain to run counts.
+    """
+    if run is None or not run.was_killed or program in _OF_PROCESS:
+        return may_run(kafka, topics, program)
+    with suppress(UserError):
+        found = members(kafka, topics, program)
+        return any(process_of(each.client_id) and not has_ended(each.client_id) for each in found)
+    return False
 
 
 def starting(kafka: Cluster, topics: Topics, program: str, committed_ms: int = 0) -> str:

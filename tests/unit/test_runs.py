@@ -287,6 +287,7 @@ class TestHowToStart:
         for program in OF_FILE:
             said = self.said(program)
             assert f"`queue-activation run {own}`, or a" in said
+            assert "without FILE" not in said
             assert "o.toml" not in said.replace(str(own), "")
         if is_of_file is False:
             said = own_programs.how_to_start(KAFKA, TOPICS, "monitor", has_services=True)
@@ -330,13 +331,21 @@ class TestKilled:
         leave(note(file, dead, services=True, state=State.READY))
         for group, name in (("monitor", "monitor"), ("router", "router")):
             members[f"p-queue-activation-{group}"] = [member(dead.pid, name)]
-        members["p-queue-activation-observer"] = [member(1, "activator.toml")]  # is about to end
+        members["p-queue-activation-observer"] = [member(2**22 + 1, "activator.toml")]  # has ended
         members["p-queue-activation-activator"] = [GroupMember("a", "rdkafka", "127.0.0.1", 1)]
         assert not own_programs.is_running(KAFKA, TOPICS, "monitor")
         assert own_programs.is_running(KAFKA, TOPICS, "observer")
         for program in OF_FILE:
             said = own_programs.how_to_start(KAFKA, TOPICS, program)
             assert said == f"Start all again: `queue-activation run {file} --services`"
+
+    def test_beside_an_observer_that_was_started_alone_since_the_others_are_started_alone(
+        self, file: Path, dead: Identity, members: dict[str, list[GroupMember]]
+    ) -> None:
+        leave(note(file, dead, state=State.READY))
+        members["p-queue-activation-observer"] = [member(os.getppid(), "activator.toml")]
+        for program in ("monitor", "activator"):
+            assert own_programs.how_to_start(KAFKA, TOPICS, program).startswith("Start one: ")
 
     @pytest.mark.usefixtures("members", "command")
     def test_with_services_one_command_is_named_that_starts_what_they_need_too(
