@@ -406,6 +406,12 @@ def test_a_record_with_another_key_is_none() -> None:
             decode_row(Message(key=key_of(other).encode(), value=encode_row(other)))
 
 
+def test_programs_that_the_activator_has_stopped_are_named() -> None:
+    assert words.left_running([], [("orders", 12), ("stock", 13)]) == (
+        "2 programs ended by this activator: orders (process 12), stock (process 13)"
+    )
+
+
 def test_programs_that_are_left_running_are_named_with_the_option_that_ends_them() -> None:
     assert words.left_running([]) == "no program is running"
     assert words.left_running([("orders", 12)]) == (

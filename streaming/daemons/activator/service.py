@@ -269,7 +269,9 @@ class Activator:
     def _end(self) -> None:
         """Leaves the programs running, or stops them and reports their sessions. Records the end of the activator."""
         step = self._new_step()
+        stopped = []
         if self._settings.stop_programs:
+            stopped = [(queue, program.pid) for queue, program in self._programs.values()]
             stop_all([program for _, program in self._programs.values()], _STOP_TIMEOUT_S)
             step.now_ms = self._now_ms()
             for session_id, (queue, program) in self._programs.items():
@@ -284,7 +286,8 @@ class Activator:
         acknowledged = self._ended_sessions.flush(timeout_s)
         self._published.flush(timeout_s)
         end = self._new_step()
-        end.note(None, "stopped", left_running([(queue, program.pid) for queue, program in self._programs.values()]))
+        running = [(queue, program.pid) for queue, program in self._programs.values()]
+        end.note(None, "stopped", left_running(running, stopped))
         end.save(self._store, self._queues.records, acknowledged)
         for event in end.events:
             self._on_event(event)

@@ -224,12 +224,15 @@ def why_not_expected(row: ActivatorRow) -> str:
     return f"{runs}the last {who} exited without {what}"
 
 
-def left_running(programs: Sequence[tuple[str, int]]) -> str:
-    """Returns the words about the programs that an activator leaves running.
+def left_running(programs: Sequence[tuple[str, int]], stopped: Sequence[tuple[str, int]] = ()) -> str:
+    """Returns the words about the programs that an activator leaves running, or has stopped at its end.
 
     Args:
-        programs: The queue and the process id of each program.
+        programs: The queue and the process id of each program that runs.
+        stopped: The same of each program that the activator has stopped. It stops all programs, or none.
     """
+    if stopped:
+        return f"{plural(len(stopped), 'program')} ended by this activator: {queues_and_pids(stopped)}"
     if not programs:
         return "no program is running"
     return (
