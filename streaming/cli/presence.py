@@ -156,7 +156,7 @@ def introduce(
     """
     present = NOBODY_MISSING
     sign, denied = _sign_or_denial(kafka, topics, program)
-    begins = starting(kafka, topics, program, 0 if sign is None else sign.committed_ms)
+    begins = beginning(kafka, topics, program, sign)
     if without is None:
         without = " What follows is what the last one has written." if sign or denied else ""
     if warn_of_absence(kafka, topics, program, without, file) is False:
@@ -232,6 +232,21 @@ def last_sign(kafka: Cluster, topics: Topics, program: str) -> SignOfLife | None
         return None if text is None else decode_sign(text)
     except InvalidRecordError:
         return None
+
+
+def beginning(kafka: Cluster, topics: Topics, program: str, sign: SignOfLife | None) -> str:
+    """Returns the sentence, without its period, that a `run` is about to start a program; empty if no `run` is.
+
+    A late sign of life may be that of a program whose place the `run` has taken.
+
+    Args:
+        kafka: The cluster.
+        topics: The topics.
+        program: The program.
+        sign: The program's last sign of life.
+    """
+    is_in_time = sign is not None and wall_clock.now_ms() - sign.committed_ms <= late_after_ms(sign)
+    return starting(kafka, topics, program, sign.committed_ms if sign is not None and is_in_time else 0)
 
 
 def late_after_ms(sign: SignOfLife) -> int:

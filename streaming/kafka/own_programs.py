@@ -188,18 +188,25 @@ def may_run(kafka: Cluster, topics: Topics, program: str) -> bool:
 def _is_in_the_way(kafka: Cluster, topics: Topics, run: runs.Run | None, program: str) -> bool:
     """Returns whether a program runs beside which a new `run` would fail.
 
-    After a `run` was killed, its processes are about to end. So only what is certain to run counts.
+    After a `run` was killed, its processes are about to end. A member of the killed `run` may have the client id of an
+    earlier program, because Kafka keeps the client id of a member whose place another program takes. Only a program
+    whose member names a process is certain to run.
     """
-    if run is None or not run.was_killed or program in _OF_PROCESS:
+    if run is None or not run.was_killed:
         return may_run(kafka, topics, program)
-    with suppress(UserError):
+    try:
         found = members(kafka, topics, program)
-        return any(process_of(each.client_id) and not has_ended(each.client_id) for each in found)
-    return False
+    except UserError:
+        return program == "monitor"  # see `may_run`
+    if program in _OF_PROCESS:
+        return not all(has_ended(each.client_id) for each in found)
+    return any(process_of(each.client_id) and not has_ended(each.client_id) for each in found)
 
 
 def starting(kafka: Cluster, topics: Topics, program: str, committed_ms: int = 0) -> str:
     """Returns the sentence, without its period, that a `run` is about to start a program; empty if no `run` is.
+
+    While a `run` is about to take the place of a monitor or a router, that program runs. So the sentence is empty.
 
     Args:
         kafka: The cluster.
@@ -211,7 +218,15 @@ def starting(kafka: Cluster, topics: Topics, program: str, committed_ms: int = 0
     run = runs.last(kafka.bootstrap_servers, topics.prefix)
     if run is None or program not in run.unready or committed_ms >= run.started_ms:
         return ""
-    return run.doing()
+    return "" if program in _OF_PROCESS and _is_beside(kafka, topics, program, run) else run.doing()
+
+
+def _is_beside(kafka: Cluster, topics: Topics, program: str, run: runs.Run) -> bool:
+    """Returns whether a program outside the process of a `run` runs, as far as this is known."""
+    with suppress(UserError):
+        found = [each.client_id for each in members(kafka, topics, program)]
+        return any(not run.is_process_of(each) and not has_ended(each) for each in found)
+    return False
 
 
 def a_program(program: str) -> str:

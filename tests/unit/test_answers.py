@@ -17,9 +17,10 @@ from producers import answers, conversations
 from producers.answers import Unanswered
 from producers.conversations import Conversation, Statements
 from streaming.kafka.access import AccessDeniedError
-from streaming.kafka.admin import Admin
+from streaming.kafka.admin import Admin, GroupMember
 from streaming.kafka.clients import Cluster
 from streaming.system import runs
+from streaming.system.client_ids import client_id
 from streaming.system.logs import for_screens
 from streaming.system.process_identity import Identity
 from streaming.system.runs import Run, State
@@ -57,11 +58,12 @@ class Asking:
         self.statements = Statements(lambda: None)
         self.statements.open()
 
-    def _members(self, group: str, _timeout_s: float) -> list[str]:
+    def _members(self, group: str, _timeout_s: float) -> list[GroupMember]:
+        member = GroupMember("id", client_id("/member"), "127.0.0.1", 1)
         if group != "p-queue-activation-router":
-            return [*self.others] if group.endswith(self.others) else []
+            return [member] if group.endswith(self.others) else []
         self.looks += 1
-        return ["router"] if self.has_router else []
+        return [member] if self.has_router else []
 
     def __enter__(self) -> "Asking":
         return self

@@ -12,6 +12,7 @@ import pytest
 
 from streaming.cli import activators, presence, queue, tables
 from streaming.cli.activators import Told
+from streaming.cli.dashboard import program_pages
 from streaming.cli.dashboard.batches import batches
 from streaming.cli.diagnosis import queue_faults
 from streaming.cli.diagnosis.running_faults import RunningInstance
@@ -31,6 +32,7 @@ from streaming.wire.service_commands import CreateDatabase
 from streaming.wire.signs_of_life import SignOfLife, encode_sign
 from streaming.wire.topics import Topics
 from tests.support.command_lines import parse
+from tests.support.named_process import named_process
 from tests.support.routing_scene import scene, service
 
 KAFKA, TOPICS = Cluster("kafka-1:9092"), Topics("p-")
@@ -364,9 +366,21 @@ class TestKilled:
         self, file: Path, dead: Identity, members: dict[str, list[GroupMember]]
     ) -> None:
         leave(note(file, dead, state=State.READY))
-        members["p-queue-activation-monitor"] = [member(dead.pid), member(os.getpid())]
-        assert own_programs.is_running(KAFKA, TOPICS, "monitor")
-        assert own_programs.how_to_start(KAFKA, TOPICS, "observer").startswith("Start one: ")
+        with named_process("monitor") as alone:
+            members["p-queue-activation-monitor"] = [member(dead.pid), member(alone.pid)]
+            assert own_programs.is_running(KAFKA, TOPICS, "monitor")
+            assert own_programs.how_to_start(KAFKA, TOPICS, "observer").startswith("Start one: ")
+
+    @pytest.mark.parametrize("program", OF_FILE)
+    def test_a_place_that_it_took_from_one_that_has_ended_ends_with_it(
+        self, file: Path, dead: Identity, members: dict[str, list[GroupMember]], program: str
+    ) -> None:
+        """Kafka keeps the client id of a member whose place another one takes."""
+        with named_process("run") as replaced:
+            pass
+        leave(note(file, dead, state=State.READY))
+        members["p-queue-activation-monitor"] = [member(replaced.pid)]
+        assert own_programs.how_to_start(KAFKA, TOPICS, program) == f"Start all again: `queue-activation run {file}`"
 
     def test_of_other_programs_kafka_knows_more(self, members: dict[str, list[GroupMember]], dead: Identity) -> None:
         members["p-queue-activation-monitor"] = [member(dead.pid)]
@@ -389,6 +403,34 @@ class TestDefinitions:
             ready(["router", "transport"])
             assert queue._when(KAFKA, TOPICS) == ""
         assert queue._when(KAFKA, TOPICS) == "", "it was started alone"
+
+    @pytest.mark.usefixtures("command")
+    def test_a_queues_takes_effect_with_the_monitor_whose_place_a_run_is_about_to_take(
+        self, members: dict[str, list[GroupMember]]
+    ) -> None:
+        with named_process("monitor") as first:
+            members["p-queue-activation-monitor"] = [member(first.pid)]
+            with runs.noted(note()):
+                assert queue._when(KAFKA, TOPICS) == ""
+        with runs.noted(note()):
+            assert queue._when(KAFKA, TOPICS).startswith(" (no monitor is running"), "Kafka keeps its client id"
+
+    def test_a_services_takes_effect_with_the_router_whose_place_a_run_is_about_to_take(
+        self,
+        members: dict[str, list[GroupMember]],
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        monkeypatch.setattr(service_commands, "read_definitions", lambda *_: Definitions.of_new_instance())
+        monkeypatch.setattr(service_commands, "send_commands", lambda *_: None)
+        monkeypatch.setattr(service_commands, "_has_taken", lambda *_: True)
+        create = service_commands.build(
+            CreateDatabase, database="shop", broker_instance="11111111-0000-4000-8000-000000000000"
+        )
+        with named_process("router") as first, runs.noted(note()):
+            members["p-queue-activation-router"] = [member(first.pid, "router")]
+            service_commands.carry_out(KAFKA, TOPICS, create)
+        assert capsys.readouterr().err == ""
 
     def test_a_services_waits_for_a_router_that_starts(
         self,
@@ -454,6 +496,39 @@ class TestViews:
             assert capsys.readouterr().err == ""
             assert not introduced(10_001).monitor
 
+    def test_one_that_starts_after_the_last_sign_of_the_monitor_whose_place_it_takes_is_named(
+        self, introduced: Callable[..., Present], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        with runs.noted(note(started_ms=wall_clock.now_ms() - 75_000)):
+            assert introduced(44_000).gone == "The monitor is just starting"
+            assert capsys.readouterr().err.startswith(f"`run` (process {os.getpid()}) is starting. ")
+            assert batches(KAFKA, TOPICS, "monitor").beginning == f"`run` (process {os.getpid()}) is starting"
+
+    @pytest.mark.parametrize("is_member", [True, False])
+    @pytest.mark.usefixtures("command")
+    def test_the_dashboards_page_of_programs_names_it_beside_each_program(
+        self,
+        file: Path,
+        members: dict[str, list[GroupMember]],
+        monkeypatch: pytest.MonkeyPatch,
+        is_member: bool,
+    ) -> None:
+        sign = encode_sign(SignOfLife(wall_clock.now_ms() - 85_000, 10_000))
+        monkeypatch.setattr(Admin, "committed_text", lambda *_: sign)
+        monkeypatch.setattr(Admin, "newest_ms", lambda *_: wall_clock.now_ms() - 85_000)
+        programs = [*OF_FILE, "router", "transport"]
+        for program in programs if is_member else ():
+            members[f"p-queue-activation-{program}"] = [member(os.getpid(), program)]
+        with runs.noted(msgspec.structs.replace(note(file), programs=programs)) as ready:
+            for program in programs:
+                found = program_pages._kind(KAFKA, TOPICS, program, True, None)
+                is_told = not is_member or program in ("monitor", "router")
+                assert found.problem == (f"`run` (process {os.getpid()}) is starting" if is_told else "")
+            ready([])
+            assert program_pages._kind(KAFKA, TOPICS, "monitor", True, None).problem.startswith(
+                "the monitor's last sign of life is 85 s old" if is_member else "no monitor is in the consumer group"
+            )
+
     @pytest.mark.usefixtures("introduced")
     def test_the_dashboard_says_that_it_starts_until_its_monitor_has_committed_a_batch(
         self, monkeypatch: pytest.MonkeyPatch
@@ -515,6 +590,18 @@ class TestDiagnose:
             ready([])
             members.clear()
             assert [fault.kind for fault in running.programs(definitions)] == ["program down"] * 3
+
+    def test_a_monitor_whose_place_a_run_is_about_to_take_is_up(
+        self, members: dict[str, list[GroupMember]], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        sign = encode_sign(SignOfLife(wall_clock.now_ms(), 10_000))
+        monkeypatch.setattr(Admin, "committed_text", lambda *_: sign)
+        warned: list[str] = []
+        running = RunningInstance(KAFKA, TOPICS, warned.append, wall_clock.now_ms())
+        with named_process("monitor") as first, runs.noted(note()):
+            members["p-queue-activation-monitor"] = [member(first.pid)]
+            assert [*running.programs(Definitions.of_new_instance())] == []
+        assert warned == []
 
     @pytest.mark.usefixtures("members")
     def test_the_others_have_theirs(self, file: Path) -> None:

@@ -11,9 +11,10 @@ from producers import services
 from producers.services import queue_of
 from streaming.errors import UserError
 from streaming.kafka.access import RightMissingError
-from streaming.kafka.admin import Admin
+from streaming.kafka.admin import Admin, GroupMember
 from streaming.kafka.clients import Cluster
 from streaming.system import runs
+from streaming.system.client_ids import client_id
 from streaming.system.runs import Run
 from streaming.wire.topics import Topics
 
@@ -108,7 +109,7 @@ def test_what_was_meant_is_told(
     assert "no router" not in said
 
 
-@pytest.mark.parametrize("members", [[], [object()]])
+@pytest.mark.parametrize("members", [[], [GroupMember("id", client_id("/router"), "127.0.0.1", 1)]])
 def test_while_run_starts_it_is_not_known_yet(monkeypatch: pytest.MonkeyPatch, members: Any) -> None:
     note = Run(
         process=runs.of_this_process(),

@@ -76,7 +76,7 @@ def batches(kafka: Cluster, topics: Topics, program: str) -> Batches:
     except UserError as error:
         return Batches(program, problem=str(error), is_unknown=True)
     found = of_sign(program, sign, wall_clock.now_ms(), problem)
-    begins = own_programs.starting(kafka, topics, program, 0 if sign is None else sign.committed_ms)
+    begins = presence.beginning(kafka, topics, program, sign)
     return replace(found, beginning=begins) if begins else found
 
 

@@ -103,15 +103,17 @@ def _kind(kafka: Cluster, topics: Topics, name: str, is_needed: bool, seen: str 
     group = topics.prefix + own_programs.PROGRAMS[name][0]
     try:
         hosts = sorted(_machine(kafka, each.host) for each in own_programs.members(kafka, topics, name))
-        problem = ""
-        if name in ("monitor", "router"):
+        sign, problem = None, None
+        has_signs = name in ("monitor", "router")
+        if has_signs:
             sign = presence.last_sign(kafka, topics, name)
             seen = seen if sign is None else iso_time(sign.committed_ms)
-            if hosts:
-                problem = presence.lateness(name, sign, wall_clock.now_ms()) or ""
-        if not hosts and is_needed:
-            problem = own_programs.absence(kafka, topics, name) or ""
-        return Program(name, group, hosts, seen, is_needed, problem)
+        begins = presence.beginning(kafka, topics, name, sign)
+        if hosts and has_signs:
+            problem = begins or presence.lateness(name, sign, wall_clock.now_ms())
+        elif not hosts and is_needed:
+            problem = begins or own_programs.absence(kafka, topics, name)
+        return Program(name, group, hosts, seen, is_needed, problem or "")
     except UserError as error:
         return Program(name, group, None, seen, is_needed, str(error))
 
