@@ -415,9 +415,8 @@ def test_programs_that_the_activator_has_stopped_are_named() -> None:
 def test_programs_that_are_left_running_are_named_with_the_option_that_ends_them() -> None:
     assert words.left_running([]) == "no program is running"
     assert words.left_running([("orders", 12)]) == (
-        "1 program left running: orders (process 12). The next start finds them. With --stop-programs, they are "
-        "stopped too"
+        "1 program left running: orders (process 12). The next start finds it. With --stop-programs, it is stopped too"
     )
     many = words.left_running([(f"q{number:02}", number) for number in range(30)])
     assert many.startswith("30 programs left running: q00 (process 0), q01 (process 1), ")
-    assert "q09 (process 9), .... The next start" in many
+    assert "q09 (process 9), .... The next start finds them. With --stop-programs, they are stopped too" in many

@@ -235,9 +235,10 @@ def left_running(programs: Sequence[tuple[str, int]], stopped: Sequence[tuple[st
         return f"{plural(len(stopped), 'program')} ended by this activator: {queues_and_pids(stopped)}"
     if not programs:
         return "no program is running"
+    them, they_are = ("it", "it is") if len(programs) == 1 else ("them", "they are")
     return (
-        f"{plural(len(programs), 'program')} left running: {queues_and_pids(programs)}. The next start finds them. "
-        f"With {hints.option('--stop-programs')}, they are stopped too"
+        f"{plural(len(programs), 'program')} left running: {queues_and_pids(programs)}. The next start finds {them}. "
+        f"With {hints.option('--stop-programs')}, {they_are} stopped too"
     )
 
 
