@@ -431,6 +431,7 @@ def test_the_page_of_a_group_speaks_of_its_observer_instead_of_receive(
     facts = QueueFacts("orders", 1, None, row("orders", members=1), group=group, present=Present(observer=True))
     [about] = re.findall('<p class="about">(.*)</p>', queue_page(monkeypatch, facts))
     assert ("RECEIVE" in about, "observer" in about) == (group is None, group is not None)
+    assert "time-out" in about, "a reason of requests"
 
 
 def test_a_reader_that_a_host_runs_is_shown_with_its_host_and_processes_of_an_activator_are_linked() -> None:
