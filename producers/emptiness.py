@@ -24,6 +24,7 @@ _NO_ANSWER = (
     *NO_LEADER,
     KafkaError._WAIT_COORD,
     KafkaError._NODE_UPDATE,
+    KafkaError._NOENT,  # no partition has a known leader; the error of a topic that is gone is another one
     KafkaError.REQUEST_TIMED_OUT,
     KafkaError.OFFSET_NOT_AVAILABLE,
     KafkaError.UNKNOWN_LEADER_EPOCH,

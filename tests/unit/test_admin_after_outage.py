@@ -68,6 +68,18 @@ def test_a_reader_looks_again_with_another_client_after_a_change_of_the_leader(
     assert admin.client is not first
 
 
+def test_a_reader_looks_again_while_no_partition_has_a_known_leader(
+    admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_leaders(*_: object) -> None:
+        raise KafkaException(KafkaError(KafkaError._NOENT, "Failed to query partition leaders: No leaders found"))
+
+    probe = EmptinessProbe(Cluster(admin.servers), admin, "orders", "orders")
+    monkeypatch.setattr(probe, "_partitions", lambda: [0])
+    monkeypatch.setattr(probe, "_offsets", no_leaders)
+    assert probe.look({0: 1}) is None
+
+
 def test_a_reader_gets_its_answer_from_a_client_that_another_reader_has_replaced(
     admin: Admin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
