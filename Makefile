@@ -56,6 +56,7 @@ browser: ## install Debian's Chromium and its driver, in which the tests open th
 $(RUNTIME): pyproject.toml constraints.txt
 	@command -v $(PYTHON) >/dev/null || { echo "There is no $(PYTHON). Install Python 3.11 or newer, or name another interpreter: make PYTHON=/path/to/python3.11"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) is `$(PYTHON) --version 2>&1`, but 3.11 or newer is needed. Name another interpreter: make PYTHON=/path/to/python3.11"; exit 1; }
+	@[ ! -L $(VENV) ] || { echo "$(VENV) is a link. Remove the link first: setting up would delete everything in the folder that it points to."; exit 1; }
 	@rm -f $(RUNTIME) $(STAMP)
 	@echo "Setting up $(VENV) (once; takes a few minutes)"
 	@$(PYTHON) -m venv --clear $(VENV) || { echo "$(PYTHON) cannot create a virtual environment. On Debian and Ubuntu, install the package python3-venv."; exit 1; }

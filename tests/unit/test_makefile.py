@@ -56,3 +56,17 @@ def test_the_end_of_a_set_up_names_the_files_outside_only_if_they_are_there(is_p
     told = ["Set-up is complete", "jars", "archive of Java's classes", "The preparation failed"]
     assert [words in done.stdout for words in told] == [is_prepared] * 3 + [not is_prepared]
     assert "make demo" in done.stdout
+
+
+def test_a_set_up_deletes_nothing_behind_a_link(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    kept = shared / "kept"
+    kept.touch()
+    link = tmp_path / "link"
+    link.symlink_to(shared)
+    done = subprocess.run(
+        ["make", "--silent", "setup", f"VENV={link}"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, kept.exists()) == (2, True)
+    assert "is a link" in done.stdout
