@@ -9,7 +9,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -17,7 +17,7 @@ import pytest
 
 from streaming.daemons.monitor.sole_monitor import GROUP_ID, MONITOR
 from streaming.daemons.query import sole_program
-from streaming.daemons.query.sole_program import SESSION_TIMEOUT_S, SoleProgram
+from streaming.daemons.query.sole_program import SESSION_TIMEOUT_S, SoleProgram, checkpoint_of
 from streaming.errors import UserError
 from streaming.kafka.admin import Admin, GroupMember
 from streaming.kafka.clients import Cluster
@@ -34,8 +34,8 @@ DEADLINE_S = 60.0
 _PROGRAM = """
 import sys, threading
 from tests.integration.test_sole_monitor import Place
-_, bootstrap_servers, prefix, checkpoint_id = sys.argv
-with Place(bootstrap_servers, prefix).asked_for(checkpoint_id) as monitor:
+_, bootstrap_servers, prefix, checkpoint_id, *takes_over = sys.argv
+with Place(bootstrap_servers, prefix).asked_for(checkpoint_id, takes_over=bool(takes_over)) as monitor:
     monitor.wait()
     print("has the place", flush=True)
     while True:
@@ -78,10 +78,10 @@ class Place:
         return Admin(self.cluster).members(self.group_id, DEADLINE_S)
 
     @contextmanager
-    def process(self, checkpoint_id: str, folder: Path) -> Iterator[ChildProcess]:
+    def process(self, checkpoint_id: str, folder: Path, *takes_over: str) -> Iterator[ChildProcess]:
         """Runs a process that has the place."""
         log_file = folder / f"{uuid.uuid4().hex}.log"
-        command = [sys.executable, "-c", _PROGRAM, self.bootstrap_servers, self.prefix, checkpoint_id]
+        command = [sys.executable, "-c", _PROGRAM, self.bootstrap_servers, self.prefix, checkpoint_id, *takes_over]
         with ChildProcess(command, log_file=log_file, env=own_environment()) as process:
 
             def has_place() -> bool:
@@ -179,7 +179,7 @@ def test_another_monitor_follows_one_that_was_killed_when_its_session_has_ended(
         kill(first)
         with place.asked_for("second") as second:
             assert holds(second)
-            assert [(each.instance_id, each.partitions) for each in place.members()] == [("second", 1)]
+            assert [(checkpoint_of(each), each.partitions) for each in place.members()] == [("second", 1)]
     assert "monitor-first at 127.0.0.1" in caplog.text, "the log does not name the monitor for whose end it waits"
 
 
@@ -202,13 +202,40 @@ def test_the_same_checkpoint_is_refused_while_its_monitor_runs_and_told_which(
         with pytest.raises(UserError) as refused, place.asked_for("same"):
             pass
         assert first.poll() is None
-        assert [each.instance_id for each in place.members()] == ["same"]
+        assert [checkpoint_of(each) for each in place.members()] == ["same"]
         with place.asked_for("same", takes_over=True) as second:
             assert holds(second)
             wait_until(lambda: first.poll() is not None, DEADLINE_S, "the end of the first")
     for part in (f"_{first.pid}_monitor-same at 127.0.0.1", "same checkpoint", "--take-over"):
         assert part in str(refused.value)
     assert "Taking the place of the monitor that runs" in caplog.text
+
+
+@pytest.mark.parametrize("takes_over", [[], ["takes over"]], ids=["after a kill", "after it was replaced"])
+def test_the_same_checkpoint_is_refused_while_the_successor_of_an_ended_monitor_runs(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, takes_over: list[str]
+) -> None:
+    be_impatient(monkeypatch)
+    with place.process("same", tmp_path) as first:
+        if not takes_over:
+            kill(first)
+        with place.process("same", tmp_path, *takes_over) as second:
+            wait_until(lambda: first.poll() is not None, DEADLINE_S, "the end of the first")
+            for _ in range(2):
+                with pytest.raises(UserError, match=f"_{second.pid}_monitor-same at"), place.asked_for("same"):
+                    pass
+            assert second.poll() is None
+            assert [f"_{second.pid}_" in each.client_id for each in place.members()] == [True]
+
+
+def test_of_several_that_take_over_one_after_the_other_the_last_one_stays(place: Place, tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        programs = [stack.enter_context(place.process("same", tmp_path))]
+        for _ in range(3):
+            programs.append(stack.enter_context(place.process("same", tmp_path, "takes over")))
+            assert programs[-2].wait(DEADLINE_S) == 1
+        assert programs[-1].poll() is None
+        assert [(f"_{programs[-1].pid}_" in each.client_id, each.partitions) for each in place.members()] == [(True, 1)]
 
 
 def test_the_same_checkpoint_starts_on_another_host_when_the_session_of_a_dead_monitor_has_ended(
@@ -327,7 +354,7 @@ def is_past(instant_s: float) -> bool:
 
 def is_holder(place: Place, checkpoint_id: str) -> bool:
     try:
-        return [(each.instance_id, each.partitions) for each in place.members()] == [(checkpoint_id, 1)]
+        return [(checkpoint_of(each), each.partitions) for each in place.members()] == [(checkpoint_id, 1)]
     except UserError:
         return False
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from streaming.daemons.monitor.sole_monitor import GROUP_ID
+from streaming.daemons.query.sole_program import checkpoint_of
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
 from tests.fixtures.make_checkpoint import PREFIX, STATE_PARTITIONS
@@ -91,7 +92,7 @@ def test_the_state_in_a_checkpoint_of_0_1_0_is_kept(
     assert started == [], "the running task was started again"
     # The checkpoint of 0.1.0 has no id of the project's; the id of Spark's query is used.
     spark_id = json.loads((older / "metadata").read_text())["id"]
-    assert ([member.instance_id for member in place] == [spark_id]) == (shards is None)
+    assert ([checkpoint_of(member) for member in place] == [spark_id]) == (shards is None)
     if shards is None:
         # The checkpoint's number, and not one that depends on this machine's cores.
         parts = {path.name for path in (monitored.checkpoint / "state" / "0").glob("[0-9]*")}

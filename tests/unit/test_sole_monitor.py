@@ -100,16 +100,3 @@ def test_one_that_has_lost_its_place_names_its_successor_and_says_each_thing_onc
     assert f"has taken this one's place: process {process.pid} on this machine ({host}_{process.pid}_monitor at" in said
     assert "--take-over" in said
     assert "fenced" not in said
-
-
-@pytest.mark.parametrize("is_own", [True, False], ids=["own name", "name of an earlier one"])
-def test_one_that_has_lost_its_place_names_no_process_that_has_been_replaced(
-    monkeypatch: pytest.MonkeyPatch, is_own: bool
-) -> None:
-    """Kafka keeps the client id of the member whose place a program takes."""
-    host = client_id("/monitor").partition(f"_{os.getpid()}_")[0]
-    with named_process("monitor") as ended:
-        pass
-    said = told_of_a_successor(monkeypatch, client_id("/monitor") if is_own else f"{host}_{ended.pid}_monitor")
-    assert "has taken this one's place. It was started with --take-over, or" in said
-    assert host not in said

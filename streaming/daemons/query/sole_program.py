@@ -5,16 +5,21 @@ program that has the topic's partitions may run. Kafka's cooperative assignment 
 that has them, so a newcomer gets none. After a program was killed, a program with another checkpoint gets the place
 when Kafka has received no heartbeat for the session time-out. The group's committed offset is the sign of life.
 
-The member's id (`group.instance.id`) is the checkpoint's id. Kafka gives the place of a member to a newcomer with the
-same id. So a program that was killed has its place back as soon as it is started again. A newcomer first looks for a
-member with its own id. The newcomer takes that member's place if the member is a process of this host that has ended,
-or when the member's session has ended. Otherwise the newcomer is refused, so that two supervisors cannot end each
-other's programs again and again.
+The member's id (`group.instance.id`) begins with the checkpoint's id. A newcomer first looks for members with its own
+checkpoint. The newcomer evicts them if they are processes of this host that have ended, or if it was started with
+--take-over. So a program that was killed has its place back as soon as it is started again. Otherwise the newcomer
+waits for the end of their sessions, and is refused if they go on, so that two supervisors cannot end each other's
+programs again and again.
+
+Each process has its own id in the group. Kafka gives the place of a member to a newcomer with the same id, but goes on
+showing the client id of the former member, whose process has ended. A third program would take that for the end of the
+member.
 """
 
 import logging
 import threading
 import time
+import uuid
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -47,6 +52,8 @@ _LOOK_TIMEOUT_S = 2.0
 _SIGN_INTERVAL_S = 1.0
 # Kafka answers a request to join, with the member's new id, in far less than this time.
 _NEW_ID_TIMEOUT_S = 2.0
+# Kafka fences an evicted member in far less than this time. Otherwise the newcomer tries again.
+_EVICTION_TIMEOUT_S = 2.0
 # Longest wait for a Kafka that does not answer. Other programs then wait for the end of the session.
 _CLOSE_TIMEOUT_S = 3.0
 
@@ -105,6 +112,8 @@ class SoleProgram:
         self._least = partitions
         self._holds = threading.Event()
         self._is_doubted = False
+        # The members with the same checkpoint that this program has found before it joined, and whose place it takes.
+        self._predecessors: list[GroupMember] = []
         self._is_fenced = False
         self._member_id = ""
         self._is_stopped = threading.Event()
@@ -124,60 +133,93 @@ class SoleProgram:
             self._thread.join(_CLOSE_TIMEOUT_S)
 
     def join(self, checkpoint_id: str, name: str, *, takes_over: bool = False) -> None:
-        """Asks for the place. Returns at once, except while a program with the same id may still run.
+        """Asks for the place. Returns at once, except while a program with the same checkpoint may still run.
 
         Args:
-            checkpoint_id: The program's id in the group.
+            checkpoint_id: The id of the program's checkpoint.
             name: The name shown to other programs; see `client_ids`.
-            takes_over: Whether a running program with the same id loses its place.
+            takes_over: Whether a running program with the same checkpoint loses its place.
 
         Raises:
-            UserError: A program with the same id runs, or the Kafka client does not accept its properties.
+            UserError: A program with the same checkpoint runs, or the Kafka client does not accept its properties.
         """
         self._checkpoint_id = checkpoint_id
+        self._instance_id = f"{checkpoint_id}.{uuid.uuid4().hex[:8]}"
         self._client_id = name
         self._await_predecessor(takes_over)
-        self._thread = threading.Thread(target=self._run, args=(self._member(),), name="sole-program", daemon=True)
+        self._thread = threading.Thread(target=self._run, args=(self._join_group(),), name="sole-program", daemon=True)
         self._thread.start()
 
-    def _member(self) -> Consumer:
-        """Creates a member of the group. The member joins while it is polled."""
+    def _join_group(self) -> Consumer:
+        """Creates this program's member of the group. The member joins while it is polled."""
+        consumer = self._member(self._instance_id)
+        consumer.subscribe([self._topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
+        return consumer
+
+    def _member(self, instance_id: str) -> Consumer:
         config = {
             "client.id": self._client_id,
             "group.id": self._group_id,
-            "group.instance.id": self._checkpoint_id,
+            "group.instance.id": instance_id,
             "group.protocol": "classic",
             "partition.assignment.strategy": "cooperative-sticky",
             "session.timeout.ms": str(int(SESSION_TIMEOUT_S * 1000)),
             "heartbeat.interval.ms": str(int(_HEARTBEAT_INTERVAL_S * 1000)),
             "enable.auto.commit": "false",
         }
-        consumer = self._cluster.consumer(config)
-        consumer.subscribe([self._topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
-        return consumer
+        return self._cluster.consumer(config)
 
     def _await_predecessor(self, takes_over: bool) -> None:
         """Waits until no other program has the same checkpoint, or until this program may take the other's place."""
         begin_s = time.monotonic()
         is_told = False
-        while (before := self._predecessor()) is not None:
-            if takes_over or has_ended(before.client_id):
+        while before := self._of_same_checkpoint(self._members()):
+            running = [each for each in before if not has_ended(each.client_id)]
+            if takes_over or not running:
+                self._predecessors = before
                 state = "that runs, if it still does" if takes_over else "that has ended"
-                _log.warning("Taking the place of the %s %s: %s", self._kind.name, state, _names([before]))
+                _log.warning("Taking the place of the %s %s: %s", self._kind.name, state, _names(before))
                 return
             if time.monotonic() >= begin_s + _PATIENCE_S:
                 raise UserError(
-                    f"Another {self._kind.name} runs on the same checkpoint: {_names([before])}. {_ADVICE_ON_SAME}"
+                    f"Another {self._kind.name} runs on the same checkpoint: {_names(running)}. {_ADVICE_ON_SAME}"
                 )
             if not is_told:
                 is_told = True
                 waiting = f"Waiting up to {_PATIENCE_S:.0f} s for a sign that it has ended"
-                _log.warning("Another %s has the same checkpoint: %s. %s", self._kind.name, _names([before]), waiting)
+                _log.warning("Another %s has the same checkpoint: %s. %s", self._kind.name, _names(running), waiting)
             time.sleep(_POLL_INTERVAL_S)
 
-    def _predecessor(self) -> GroupMember | None:
-        """Returns the program with the same checkpoint; None if there is none, or Kafka does not answer."""
-        return next((each for each in self._members() if each.instance_id == self._checkpoint_id), None)
+    def _of_same_checkpoint(self, members: Sequence[GroupMember]) -> list[GroupMember]:
+        """Returns the other programs with this program's checkpoint."""
+        same = [each for each in members if checkpoint_of(each) == self._checkpoint_id]
+        return [each for each in same if each.instance_id != self._instance_id]
+
+    def _evict_predecessors(self) -> None:
+        """Takes predecessors out of the group once this program is a member, so that the place passes to it at once."""
+        found = self._members()
+        if any(each.instance_id == self._instance_id for each in found):
+            for each in self._of_same_checkpoint(found):
+                if self._is_predecessor(each):
+                    self._evict(str(each.instance_id))
+
+    def _is_predecessor(self, member: GroupMember) -> bool:
+        """Returns whether this program takes the place of a member, which has ended, or was there before.
+
+        Of two programs with --take-over that start at once, neither is the predecessor of the other.
+        """
+        was_before = member.instance_id in {each.instance_id for each in self._predecessors}
+        return was_before or (checkpoint_of(member) == self._checkpoint_id and has_ended(member.client_id))
+
+    def _evict(self, instance_id: str) -> None:
+        """Joins the group with the id of another member, which Kafka then fences, and leaves the group."""
+        consumer = self._member(instance_id)
+        consumer.subscribe([self._topic])
+        end_s = time.monotonic() + _EVICTION_TIMEOUT_S
+        while not consumer.memberid() and time.monotonic() < end_s:
+            consumer.poll(_POLL_INTERVAL_S)
+        leave(consumer)
+        consumer.close()
 
     def wait(self) -> None:
         """Waits for the place.
@@ -239,7 +281,7 @@ class SoleProgram:
                 consumer.close()
                 self._is_fenced = False
                 self._on_lost(consumer, [])
-                consumer = self._member()
+                consumer = self._join_group()
                 self._keep(consumer)
         except Exception as error:
             self._problem = error
@@ -248,6 +290,8 @@ class SoleProgram:
 
     def _keep(self, consumer: Consumer) -> None:
         next_look_s = next_sign_s = 0.0
+        # A standby may wait for days. By then, the sessions of programs that have ended are over.
+        evicts_until_s = time.monotonic() + _JOIN_TIMEOUT_S
         while not self._is_stopped.is_set() and self._problem is None and not self._is_fenced:
             message = consumer.poll(_POLL_INTERVAL_S)
             error = message.error() if message is not None else None
@@ -255,9 +299,12 @@ class SoleProgram:
                 self._take(error)
             else:
                 self._member_id = consumer.memberid() or self._member_id  # a member that was fenced has none
-            if self._is_doubted and time.monotonic() >= next_look_s:
-                next_look_s = time.monotonic() + _LOOK_INTERVAL_S
-                self._look_for_a_successor()
+            if (now_s := time.monotonic()) >= next_look_s:
+                next_look_s = now_s + _LOOK_INTERVAL_S
+                if self._is_doubted:
+                    self._look_for_a_successor()
+                elif not self._holds.is_set() and now_s < evicts_until_s:
+                    self._evict_predecessors()
             if self._sign is not self._committed and time.monotonic() >= next_sign_s:
                 next_sign_s = time.monotonic() + _SIGN_INTERVAL_S
                 self._commit_sign(consumer)
@@ -287,28 +334,23 @@ class SoleProgram:
     def _is_still_here(self, consumer: Consumer) -> bool:
         """Returns whether this program still has its place, although Kafka has fenced the program's member.
 
-        After an outage the member joins again, with another id. A commit that the outage has delayed still has the
-        former id. So Kafka treats it like a commit of a member that another program has replaced. For a moment, the
-        group may know the new id before the member does.
+        After an outage the member joins again, with another member id. A commit that the outage has delayed still has
+        the former member id. So Kafka treats it like a commit of a member that another program has evicted.
         """
         end_s = time.monotonic() + _NEW_ID_TIMEOUT_S
         while not self._is_stopped.wait(_POLL_INTERVAL_S):
             with suppress(UserError):
                 found = self._admin.members(self._group_id, _LOOK_TIMEOUT_S)
-                same = [each for each in found if each.instance_id == self._checkpoint_id]
-                if not same or [each.member_id for each in same] == [consumer.memberid() or self._member_id]:
+                if successors := self._of_same_checkpoint(found):
+                    self._problem = UserError(
+                        f"Another {self._kind.name} was started on the same checkpoint, and has taken this one's "
+                        f"place: {_names(successors)}. It was started with --take-over, or Kafka had received no "
+                        "heartbeat from this one. Run only one of them."
+                    )
+                    return False
+                own = [each.member_id for each in found if each.instance_id == self._instance_id]
+                if own == [consumer.memberid() or self._member_id] or time.monotonic() >= end_s:
                     return True
-                if time.monotonic() < end_s:
-                    continue
-                # Kafka keeps the client id of a member whose place another one takes, here often that of this process.
-                named = _names([each for each in same if not has_ended(each.client_id)])
-                which = f": {named}" if named else ""
-                self._problem = UserError(
-                    f"Another {self._kind.name} was started on the same checkpoint, and has taken this one's "
-                    f"place{which}. It was started with --take-over, or Kafka had received no heartbeat from this one. "
-                    "Run only one of them."
-                )
-                return False
         return False
 
     def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
@@ -340,11 +382,14 @@ class SoleProgram:
             )
 
     def _others(self) -> list[GroupMember]:
-        """Returns the other programs with a partition, or all other programs if no program has a partition.
+        """Returns the other programs with a partition, or all other programs if none of them has a partition.
+
+        Programs whose place this program takes do not count.
 
         Returns no program if Kafka does not answer.
         """
-        others = [each for each in self._members() if each.instance_id != self._checkpoint_id]
+        others = [each for each in self._members() if each.instance_id != self._instance_id]
+        others = [each for each in others if self._holds.is_set() or not self._is_predecessor(each)]
         return [each for each in others if each.partitions] or others
 
     def _members(self) -> list[GroupMember]:
@@ -365,6 +410,11 @@ def _names(members: Sequence[GroupMember]) -> str:
 
 def _name(member: GroupMember) -> str:
     """Returns the names of a member in Kafka, with its process if the process is on this machine."""
-    name = f"{member.client_id} at {member.host}, id {member.instance_id}"
+    name = f"{member.client_id} at {member.host}, id {checkpoint_of(member)}"
     pid = running_here(member.client_id, *_COMMANDS)
     return name if pid is None else f"process {pid} on this machine ({name})"
+
+
+def checkpoint_of(member: GroupMember) -> str:
+    """Returns the id of a member's checkpoint. The id of a member of version 0.2 or older is that of its checkpoint."""
+    return (member.instance_id or "").partition(".")[0]
