@@ -8,8 +8,9 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from signal import SIGKILL, Signals
 from threading import Lock, Thread
@@ -171,7 +172,15 @@ def _create_submitted() -> SparkSession:
 def _session(context: SparkContext) -> SparkSession:
     # Spark has just set its own handler for SIGINT, which would cancel the batch in progress.
     stop_signals.take_back()
+    server = context._accumulatorServer  # type: ignore[attr-defined]
+    server.handle_error = partial(_report_unless_closed, server.handle_error)
     return SparkSession(context)
+
+
+def _report_unless_closed(report: Callable[..., None], *request: object) -> None:
+    """Reports the exception in progress, unless Java has closed the connection, as it does when it ends."""
+    if not isinstance(sys.exc_info()[1], EOFError | ConnectionError):
+        report(*request)
 
 
 def silence() -> None:
@@ -184,16 +193,18 @@ def silence() -> None:
         java.lang.System.setErr(java.io.PrintStream(java.io.OutputStream.nullOutputStream()))
 
 
-def how_java_ended() -> str | None:
-    """Returns how the JVM that `create` has started has ended; None if the JVM runs, or was not started here."""
-    process = getattr(SparkContext._gateway, "proc", None)
+def java_exit_code(timeout_s: float = _END_TIMEOUT_S) -> int | None:
+    """Returns the exit code of the JVM that `create` has started; None if the JVM runs, or was not started here.
+
+    The code is negative if a signal has ended the JVM.
+    """
+    process: subprocess.Popen[bytes] | None = getattr(SparkContext._gateway, "proc", None)
     if process is None:
         return None
     try:
-        code = process.wait(_END_TIMEOUT_S)
+        return process.wait(timeout_s)
     except subprocess.TimeoutExpired:
         return None
-    return f"with exit code {code}" if code >= 0 else f"by {Signals(-code).name}"
 
 
 def kill() -> None:

@@ -8,6 +8,7 @@ import sys
 import uuid
 from pathlib import Path
 
+import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -155,3 +156,24 @@ def test_java_that_is_killed_is_told_in_a_sentence_and_all_other_programs_are_st
         assert f"error: The {name}'s query failed: its Java process was ended by SIGKILL" in said
     assert "Py4J" not in said
     assert sorted(re.findall(r"\| (\w+) stopped", said)) == ["activator", "observer", "transport"]
+
+
+@pytest.mark.parametrize("program", ["run", "monitor", "router"])
+def test_a_stop_signal_to_all_processes_at_once_ends_them_without_an_error(
+    broker: SharedBroker, tmp_path: Path, program: str
+) -> None:
+    """As systemd does: Java gets the signal too, although it has a session of its own."""
+    prefix, options, log_file = f"a-{uuid.uuid4().hex[:8]}-", tmp_path / "options.toml", tmp_path / "run.log"
+    options.write_text('driver-memory = "512m"\n')
+    place = ["--bootstrap-servers", broker.bootstrap_servers, "--topic-prefix", prefix]
+    run_command("topics", *place)
+    command = [*THIS_COMMAND, "--config", str(options), program, *place]
+    with ChildProcess(command, log_file=log_file, env=own_environment(), cwd=tmp_path) as process:
+        process.wait_until_said(f"{program} ready")
+        for pid in [*child_processes(process.pid), process.pid]:
+            os.kill(pid, signal.SIGTERM)
+        assert process.wait(DEADLINE_S) == 0
+    said = log_file.read_text()
+    assert said.splitlines()[-1] == f"{program} stopped"
+    for sign in ("Traceback", "Error", "error", "Py4J"):
+        assert sign not in said, said
