@@ -108,6 +108,8 @@ class Unanswered:
             show = hints.command("conversation", "show", row.conversation_id)
         number = "" if row.number is None else f"{row.number}: "
         since = f" since {instant_utc(row.held_since)}" if row.held_since else ""
+        if not row.held_since and row.reason.startswith("sent to "):
+            return f"no answer yet, because a message to {row.to_service} was {row.reason}. `{show}` says more"
         return (
             f"no answer yet, because the router holds messages to {row.to_service}{since}. "
             f"{number}{row.reason}. `{show}` says more"

@@ -10,6 +10,7 @@ from producers import ServiceClient, UserError
 
 servers = os.environ.get("QUEUE_ACTIVATION_BOOTSTRAP_SERVERS", "localhost:9092")
 prefix = os.environ.get("QUEUE_ACTIVATION_TOPIC_PREFIX", "")
+place = f" --topic-prefix {prefix}" if prefix else ""
 number = sys.argv[1] if len(sys.argv) > 1 else "3"
 
 try:
@@ -32,7 +33,7 @@ try:
                 if not messages and not is_told:
                     is_told = True
                     # If the order cannot be delivered, the reader has said why.
-                    hint = "If no line above says why, run `queue-activation diagnose`"
+                    hint = f"If no line above says why, run `queue-activation diagnose{place}`"
                     print(f"still no answer. {hint}", file=sys.stderr)
 except KeyboardInterrupt:  # Ctrl-C; the next order.py gets the answer
     sys.exit(130)
