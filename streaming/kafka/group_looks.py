@@ -17,6 +17,7 @@ from kafka.admin import KafkaAdminClient, OffsetSpec
 from kafka.errors import (
     GroupAuthorizationFailedError,
     GroupIdNotFoundError,
+    KafkaConnectionError,
     KafkaError,
     KafkaTimeoutError,
     TopicAuthorizationFailedError,
@@ -206,7 +207,8 @@ class GroupLooks:
         return self._in_parts(ask, asked[:half]) | self._in_parts(ask, asked[half:])
 
     def _unreachable(self, error: KafkaError) -> UserError:
-        return UserError(f"Kafka at {self._cluster.bootstrap_servers} does not say what its groups do: {error}")
+        why = "it cannot be reached" if isinstance(error, KafkaConnectionError) else error
+        return UserError(f"Kafka at {self._cluster.bootstrap_servers} does not say what its groups do: {why}")
 
 
 def _connect(cluster: Cluster) -> KafkaAdminClient:
