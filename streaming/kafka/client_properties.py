@@ -53,7 +53,9 @@ def load(path: Path | None) -> dict[str, str]:
     try:
         # A byte order mark, which editors on Windows write, is not a part of the first name.
         text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise UserError(f"Cannot read the Kafka properties {path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
         raise UserError(f"Cannot read the Kafka properties {path}: {error}") from None
     properties = {}
     for number, line in _logical_lines(text):
@@ -161,7 +163,7 @@ def _tls_context(config: Mapping[str, str]) -> ssl.SSLContext:
             context.load_cert_chain(certificate, config.get("ssl.key.location"), password)
     except OSError as error:
         files = " or ".join(name for name in (where, certificate) if name not in (None, "probe"))
-        raise UserError(f"{files or 'ssl.ca.pem'}: this certificate or key cannot be used: {error}") from None
+        raise UserError(f"{files or 'ssl.ca.pem'}: this certificate or key cannot be used: {error.strerror}") from None
     return context
 
 

@@ -248,7 +248,8 @@ def _lock(folder: Path) -> Iterator[None]:
 
 
 def _unusable(error: OSError) -> UserError:
-    return UserError(f"The broker's data directory cannot be used: {error}. Choose a writable folder.")
+    why = f"{error.filename}: {error.strerror}"
+    return UserError(f"The broker's data directory cannot be used: {why}. Choose a writable folder.")
 
 
 def _prepare(log_file: Path) -> None:

@@ -108,7 +108,8 @@ def _exclusive() -> Iterator[None]:
         lock = (cache_dir() / "lock").open("wb")
     except OSError as error:
         raise UserError(
-            f"The folder for downloaded jars cannot be used: {error}. Set QUEUE_ACTIVATION_CACHE to a writable folder."
+            f"The folder for downloaded jars cannot be used: {error.filename}: {error.strerror}. "
+            "Set QUEUE_ACTIVATION_CACHE to a writable folder."
         ) from error
     with lock:
         if not try_lock(lock):

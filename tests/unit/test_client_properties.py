@@ -39,8 +39,10 @@ def test_a_line_that_is_no_property_is_named(tmp_path: Path, line: str) -> None:
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="Cannot read the Kafka properties"):
+    with pytest.raises(UserError, match="Cannot read the Kafka properties") as refused:
         client_properties.load(tmp_path / "missing")
+    assert str(refused.value).count("missing") == 1
+    assert "Errno" not in str(refused.value)
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
     with pytest.raises(UserError, match="Cannot read the Kafka properties"):
         client_properties.load(tmp_path / "binary")

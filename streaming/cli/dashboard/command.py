@@ -78,7 +78,9 @@ def _token(file: Path | None) -> str | None:
         return None
     try:
         token = file.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise UserError(f"The token file {file} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
         raise UserError(f"The token file {file} cannot be read: {error}") from None
     if len(token) < 16:
         raise UserError(f"The token in {file} has fewer than 16 characters. Make one: openssl rand -hex 32")

@@ -155,5 +155,5 @@ def _check_tls(address: Address) -> None:
         # With a password, even an empty password, OpenSSL does not ask on the terminal.
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.load_cert_chain(address.certificate, address.key, password="")
-    except (OSError, ssl.SSLError) as error:
-        raise UserError(f"The certificate {address.certificate} and its key cannot be used: {error}") from None
+    except OSError as error:
+        raise UserError(f"The certificate {address.certificate} and its key cannot be used: {error.strerror}") from None

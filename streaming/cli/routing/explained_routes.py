@@ -178,7 +178,7 @@ def read_json(path: Path, decoder: Decoder[T]) -> T:
         # Editors on Windows write a byte order mark, which JSON does not know.
         return decode_json(decoder, path.read_bytes().removeprefix(codecs.BOM_UTF8))
     except OSError as error:
-        raise UserError(f"{path} cannot be read: {error}") from None
+        raise UserError(f"{path} cannot be read: {error.strerror}") from None
     except InvalidRecordError as error:
         raise UserError(f"{path}: {error}") from None
 
