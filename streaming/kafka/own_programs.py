@@ -119,9 +119,12 @@ def how_to_start(
     if run is not None and run.is_running and program in run.programs:
         return _once(run.doing(), run.doing())
     others = _together_with(program)
-    asked = [started(partial(_is_in_the_way, kafka, topics, run, other)) for other in others]
+    asked = {other: started(partial(_is_in_the_way, kafka, topics, run, other)) for other in others}
+    in_the_way = {other for other, each in asked.items() if each.result()}
+    if run is not None and in_the_way and program in run.programs and in_the_way.isdisjoint(run.programs):
+        return _again(run, needs_file=False, needs_services=False)  # such a `run` starts none of them
     is_second = run is not None and run.is_running and not set(others).isdisjoint(run.programs)
-    is_alone = not _together_with(program) or is_second or any(each.result() for each in asked)
+    is_alone = not others or is_second or bool(in_the_way)
     if file is None and program in _OF_FILE:
         file = _last_file(kafka, topics, run)
     is_of_file = run is not None and file in (None, run.file)  # otherwise it was for another file
@@ -188,9 +191,8 @@ def may_run(kafka: Cluster, topics: Topics, program: str) -> bool:
 def _is_in_the_way(kafka: Cluster, topics: Topics, run: runs.Run | None, program: str) -> bool:
     """Returns whether a program runs beside which a new `run` would fail.
 
-    After a `run` was killed, its processes are about to end. A member of the killed `run` may have the client id of an
-    earlier program, because Kafka keeps the client id of a member whose place another program takes. Only a program
-    whose member names a process is certain to run.
+    After a `run` was killed, its other processes are about to end. Only a program whose member names a process is certain
+    to run.
     """
     if run is None or not run.was_killed:
         return may_run(kafka, topics, program)

@@ -233,6 +233,16 @@ class TestHowToStart:
         assert self.said("observer") == f"Start one: `queue-activation observe --config {file}`"
         assert self.said("host") == "Start one: `queue-activation host --config FILE`", "that is another file"
 
+    @pytest.mark.parametrize("program", OF_SERVICES)
+    def test_beside_others_that_it_did_not_start_it_is_named_as_it_was_started(
+        self, file: Path, members: dict[str, list[GroupMember]], program: str
+    ) -> None:
+        leave(note(state=State.ENDED))
+        runs.note_activator(KAFKA.bootstrap_servers, TOPICS.prefix, file)
+        members["p-queue-activation-activator"] = [member(1)]
+        members["p-queue-activation-observer"] = [member(1)]
+        assert self.said(program) == "Start all again: `queue-activation run`"
+
     @pytest.mark.usefixtures("members")
     def test_a_file_below_the_working_directory_is_named_as_the_user_would(
         self, file: Path, monkeypatch: pytest.MonkeyPatch
@@ -375,7 +385,6 @@ class TestKilled:
     def test_a_place_that_it_took_from_one_that_has_ended_ends_with_it(
         self, file: Path, dead: Identity, members: dict[str, list[GroupMember]], program: str
     ) -> None:
-        """Kafka keeps the client id of a member whose place another one takes."""
         with named_process("run") as replaced:
             pass
         leave(note(file, dead, state=State.READY))
