@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from producers.arguments import checked_headers
 from streaming.errors import UserError
 from streaming.kafka.clients import DEFAULT_MAX_BYTES
 from streaming.kafka.transactions import TransactionalProducer
@@ -245,9 +246,16 @@ class Conversation:
         Args:
             to_service: The service to talk to.
             lifetime_s: The time after which the conversation ends with an error, in seconds; None: no limit.
+
+        Raises:
+            UserError: An argument is not valid.
         """
         group = self.conversation_group_id or self.conversation_id
         return begin(self._statements, self.database, self.service, to_service, lifetime_s=lifetime_s, group_id=group)
+
+    def check(self) -> None:
+        """Raises UserError if a name or another property of the conversation is not valid."""
+        self._envelope("conversation", "END")
 
     def note(self, statement: Statement) -> None:
         """Records a statement that was made."""
@@ -264,6 +272,11 @@ class Conversation:
     ) -> None:
         if self._has_ended:
             raise RuntimeError(f"This side has ended conversation {self.conversation_id}; it can say nothing more")
+        envelope = self._envelope("statement", kind, **fields)
+        is_end = kind in ("END", "ERROR")
+        self._statements.add(Statement(self, envelope, body, headers, not self._has_begun, is_end))
+
+    def _envelope(self, what: str, kind: str, **fields: Any) -> bytes:
         own = {
             "type": kind,
             "conversation_id": self.conversation_id,
@@ -274,11 +287,9 @@ class Conversation:
         }
         first = {} if self._has_begun else self._first
         try:
-            envelope = encode_envelope(msgspec.convert(own | first | fields, Envelope))
+            return encode_envelope(msgspec.convert(own | first | fields, Envelope))
         except (msgspec.ValidationError, InvalidRecordError) as error:
-            raise UserError(f"The statement is not valid: {error}") from None
-        is_end = kind in ("END", "ERROR")
-        self._statements.add(Statement(self, envelope, body, headers, not self._has_begun, is_end))
+            raise UserError(f"The {what} is not valid: {error}") from None
 
     def __repr__(self) -> str:
         """Returns the conversation in words, for debugging."""
@@ -287,30 +298,12 @@ class Conversation:
 
 
 def _checked(headers: Headers) -> tuple[tuple[str, bytes], ...]:
-    """Returns the headers of a program's message.
-
-    Raises:
-        UserError: Kafka's client cannot send a header. If only the commit raised the error, received messages would be
-            rolled back.
-    """
-    found = tuple(headers)
-    for header in found:
-        if not isinstance(header, tuple) or len(header) != 2:
-            raise UserError(f"The header {header!r} is not valid; each is a tuple of a name and bytes")
-        name, value = header
-        if not isinstance(name, str) or not isinstance(value, bytes) or not _is_utf8(name):
-            raise UserError(f"The header {name!r} is not valid; its name must be text in UTF-8, and its value bytes")
+    """Returns the headers of a program's message; raises UserError if a header is not valid."""
+    found = checked_headers(headers)
+    for name, _ in found:
         if name in OWN_HEADERS:
             raise UserError(f"The header {name!r} belongs to each message of a service. Choose another name.")
     return found
-
-
-def _is_utf8(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def begin(  # noqa: PLR0913 - each is named by the caller
@@ -323,9 +316,9 @@ def begin(  # noqa: PLR0913 - each is named by the caller
     group_id: str | None = None,
     broker_instance: str | None = None,
 ) -> Conversation:
-    """Returns a new conversation, which begins with its first statement."""
+    """Returns a new conversation, which begins with its first statement; raises UserError if it is not valid."""
     first = {"begin": True, "lifetime_s": lifetime_s, "conversation_group_id": group_id}
-    return Conversation(
+    conversation = Conversation(
         statements,
         conversation_id=str(uuid.uuid4()),
         is_initiator=True,
@@ -335,3 +328,5 @@ def begin(  # noqa: PLR0913 - each is named by the caller
         conversation_group_id=group_id,
         first={**first, "to_broker_instance": broker_instance},
     )
+    conversation.check()
+    return conversation

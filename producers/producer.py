@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
+from producers.arguments import check_optional_texts, check_place, check_texts, check_type, checked_headers
 from producers.queue_topics import check_queue_names, check_topics
 from producers.transactional_client import TransactionalClient
 from streaming.kafka.access import rights
@@ -64,6 +65,8 @@ class QueueProducer(TransactionalClient):
         Raises:
             UserError: Kafka cannot be reached or refuses the producer.
         """
+        check_place(bootstrap_servers, topic_prefix, kafka_config)
+        check_type("transaction_timeout_ms", transaction_timeout_ms, int)
         cluster = Cluster(bootstrap_servers, kafka_config or {})
         self._topics = Topics(topic_prefix)
         self._known_queues: set[str] = set()
@@ -82,13 +85,14 @@ class QueueProducer(TransactionalClient):
         """Sends messages to one queue or several, all of them or none. On return all are visible.
 
         Raises:
-            UserError: A queue's name is not valid for a topic, the topic does not exist, or Kafka does not allow this
-                client to write to it. Nothing was sent.
+            UserError: A message is not valid, a queue's name is not valid for a topic, the topic does not exist, or
+                Kafka does not allow this client to write to it. Nothing was sent.
             TransactionAbortedError: Kafka did not accept the messages. No message is visible, and the caller can send
                 them again.
             ClientUnusableError: This producer cannot continue, and it is unknown whether the messages were sent.
         """
-        batch = list(messages)
+        check_type("messages", messages, Iterable)
+        batch = [_checked(message) for message in messages]
         counts = Counter(message.queue for message in batch)
         if not batch:
             return
@@ -110,3 +114,15 @@ class QueueProducer(TransactionalClient):
             arrivals = self._topics.arrivals
             check_topics(self._admin, rights(writes=[*new, arrivals]), arrivals)
             self._known_queues.update(new)
+
+
+def _checked(message: Message) -> Message:
+    """Returns a message, with the headers as a tuple; raises UserError if Kafka's client cannot send the message."""
+    check_type("messages", message, Message)
+    check_texts(queue=message.queue)
+    check_optional_texts(conversation_group_id=message.conversation_group_id)
+    # Kafka's client also sends texts and None.
+    others = str, type(None)
+    if not isinstance(message.value, (bytes, *others)):
+        check_type("value", message.value, bytes)
+    return replace(message, headers=checked_headers(message.headers, *others))

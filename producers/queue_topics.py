@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 
 from confluent_kafka.admin import AclOperation
 
+from producers.arguments import check_place, check_texts, check_type
 from streaming.errors import UserError
 from streaming.kafka.access import Rights, rights
 from streaming.kafka.admin import Admin
@@ -43,7 +44,16 @@ def create_queue_topics(  # noqa: PLR0913 - each is named by the caller
     Raises:
         UserError: A name is not valid for a topic, or Kafka cannot be reached or refuses a topic.
     """
-    names = list(dict.fromkeys(queues))
+    check_place(bootstrap_servers, topic_prefix, kafka_config)
+    check_type("partitions", partitions, int)
+    check_type("replication_factor", replication_factor, int)
+    check_type("queues", queues, Iterable)
+    if isinstance(queues, str):  # each of its characters would be a queue
+        raise UserError("`queues` is of type str; it must be a list of names")
+    names = list(queues)
+    for name in names:
+        check_texts(queues=name)
+    names = list(dict.fromkeys(names))
     check_queue_names(names, Topics(topic_prefix))
     if not names:
         return []

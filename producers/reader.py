@@ -11,6 +11,7 @@ from typing import Any, Literal, Self
 import msgspec
 from confluent_kafka import KafkaException
 
+from producers.arguments import check_optional_texts, check_place, check_texts, check_type
 from producers.conversations import Statements
 from producers.emptiness import EmptinessProbe, NothingFound
 from producers.queue_consumer import Batch, QueueConsumer
@@ -97,6 +98,9 @@ class QueueReader:
             UserError: The queue's name is not valid for a topic, a topic does not exist, or Kafka refuses or cannot be
                 reached.
         """
+        check_place(bootstrap_servers, topic_prefix, kafka_config)
+        check_texts(queue=queue)
+        check_optional_texts(group_id=group_id, session_id=session_id)
         topics = Topics(topic_prefix)
         check_queue_names([queue], topics)
         self.session_id = session_id or new_session_id()
@@ -146,6 +150,8 @@ class QueueReader:
                 call may take a few seconds longer.
 
         Raises:
+            UserError: An argument has another type.
+            ValueError: A number is not within its limits.
             ReceiveRolledBackError: The messages could not be committed, because other readers have taken over the
                 partitions or Kafka refused the transaction. They will be delivered again.
             ClientUnusableError: This reader cannot continue. Messages that were not committed will be delivered to
@@ -211,6 +217,8 @@ class QueueReader:
             self.close()
 
     def _check_can_receive(self, max_messages: int, timeout: float) -> None:
+        check_type("max_messages", max_messages, int)
+        check_type("timeout", timeout, float, int)
         # The upper limits are those of librdkafka's consume, and of `timeout_ms` in the contract of queue-receives.
         if not 1 <= max_messages <= 1_000_000:
             raise ValueError(f"max_messages is {max_messages}; it must be 1 to 1,000,000")

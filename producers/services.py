@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from producers import conversations
 from producers.answers import AnswerReader, Unanswered, runs_router, without_router
+from producers.arguments import check_optional_texts, check_place, check_texts, check_type
 from producers.conversations import Conversation, Statements
 from producers.queue_topics import check_service_topics
 from producers.reader import QueueReader
@@ -59,6 +60,9 @@ class ServiceClient(TransactionalClient):
         Raises:
             UserError: Kafka cannot be reached or refuses the client, or there are no topics for services.
         """
+        check_place(bootstrap_servers, topic_prefix, kafka_config)
+        check_texts(database=database)
+        check_type("transaction_timeout_ms", transaction_timeout_ms, int)
         self._cluster = Cluster(bootstrap_servers, kafka_config or {})
         self._topics = Topics(topic_prefix)
         self._database = database
@@ -91,6 +95,7 @@ class ServiceClient(TransactionalClient):
             UserError: The router does not know `from_service`. The router need not know `to_service` yet: messages
                 wait.
         """
+        check_texts(from_service=from_service)
         if from_service not in self._known:
             queue_of(self._cluster, self._topics, self._database, from_service)
             self._known.add(from_service)
@@ -116,13 +121,18 @@ class ServiceClient(TransactionalClient):
         """Returns a conversation that was begun before, perhaps by another process.
 
         Args:
-            conversation_id: The identifier of the conversation.
+            conversation_id: The identifier of the conversation, of 1 to 128 characters. Other programs than this client
+                choose identifiers freely, so only the router knows whether the conversation exists.
             service: This side's service, of the client's database.
             far_service: The service of the other side.
             is_initiator: Whether this side has begun the conversation.
             conversation_group_id: The group of this side, for `Conversation.begin`; None: the conversation's id.
+
+        Raises:
+            UserError: No conversation can have this identifier, or another argument is not valid.
         """
-        return Conversation(
+        check_optional_texts(conversation_group_id=conversation_group_id)
+        conversation = Conversation(
             self._statements,
             conversation_id=conversation_id,
             is_initiator=is_initiator,
@@ -131,6 +141,8 @@ class ServiceClient(TransactionalClient):
             far_service=far_service,
             conversation_group_id=conversation_group_id,
         )
+        conversation.check()
+        return conversation
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -164,6 +176,7 @@ class ServiceClient(TransactionalClient):
         Raises:
             UserError: The router does not know the service; and the errors of QueueReader.
         """
+        check_texts(service=service)
         return AnswerReader(
             self._unanswered,
             self._cluster.bootstrap_servers,
