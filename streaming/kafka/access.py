@@ -15,6 +15,7 @@ from confluent_kafka.admin import AclOperation, AdminClient
 
 from streaming.errors import UserError
 from streaming.kafka.patience import COORDINATOR_REQUEST_S, COORDINATOR_TIMEOUT_S, REQUEST_TIMEOUT_S, Wait
+from streaming.system import hints
 from streaming.system.documents import document
 
 # Topic -> the operations that a client needs on it.
@@ -22,13 +23,11 @@ Rights = Mapping[str, Collection[AclOperation]]
 
 _ADVICE = {
     KafkaError._AUTHENTICATION: (
-        "Kafka rejects this user name or password. Check sasl.jaas.config and sasl.mechanism in the file of "
-        "--kafka-config"
+        "Kafka rejects this user name or password. Check {login} and sasl.mechanism in {properties}"
     ),
     KafkaError._SSL: (
-        "The TLS connection to Kafka failed. Check in the file of --kafka-config that ssl.truststore.location names "
-        "the certificate that signed the broker's certificate, and that --bootstrap-servers has a host name for which "
-        "the broker's certificate was issued"
+        "The TLS connection to Kafka failed. Check in {properties} that {trusted} names the certificate that signed "
+        "the broker's certificate, and that {servers} has a host name for which the broker's certificate was issued"
     ),
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "Kafka does not grant this user a required right on a topic",
     KafkaError.GROUP_AUTHORIZATION_FAILED: "Kafka does not grant this user its consumer group",
@@ -113,7 +112,16 @@ def java_denial(text: str) -> AccessDeniedError | None:
 
 
 def _advice(code: int) -> str:
-    return _ADVICE[code] if code in _NOT_LET_IN else _with_document(_ADVICE[code])
+    if code not in _NOT_LET_IN:
+        return _with_document(_ADVICE[code])
+    # The file of a command has Java's properties, and a client gets librdkafka's.
+    is_java = hints.is_command()
+    return _ADVICE[code].format(
+        login="sasl.jaas.config" if is_java else "sasl.username, sasl.password",
+        trusted="ssl.truststore.location" if is_java else "ssl.ca.location",
+        properties=hints.client_properties(),
+        servers=hints.option_or_argument("--bootstrap-servers"),
+    )
 
 
 def _with_document(sentence: str) -> str:

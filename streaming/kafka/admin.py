@@ -384,21 +384,22 @@ class Admin:
             return denied
         # A broker that expects TLS closes a plain connection without an error.
         is_plain = "security.protocol" not in self._cluster.config
-        secured = f" If Kafka is secured, set --kafka-config (see {document('security.md')})." if is_plain else ""
+        servers, config = map(hints.option_or_argument, ("--bootstrap-servers", "--kafka-config"))
+        secured = f" If Kafka is secured, set {config} (see {document('security.md')})." if is_plain else ""
         reason = self.client.no_connection or error.args[0].str()
         if error.args[0].code() in NOBODY_ANSWERS and (server := listening(self.servers)) is not None:
-            protocol = secured or " Check also security.protocol in the file of --kafka-config."
+            protocol = secured or f" Check also security.protocol in {hints.client_properties()}."
             state, check = f"accepts connections, but does not answer as Kafka does ({reason})", "Check"
             if reason.startswith(_NOT_ACCEPTED):
                 state = f"accepts connections now, but before that, a connection failed ({reason})"
                 check = "If Kafka has just been started there, try again. Otherwise check"
             return UserError(
-                f"{server} {state}. {check} --bootstrap-servers: another program may listen there, or Kafka hangs or "
+                f"{server} {state}. {check} {servers}: another program may listen there, or Kafka hangs or "
                 f"is too busy.{protocol}"
             )
         broker = hints.broker(self.servers)
         starts = "" if broker is None else f" `{broker}` starts one on this machine."
         return UserError(
-            f"Kafka cannot be reached at {self.servers} ({reason}). Check "
-            f"--bootstrap-servers, and that the broker runs.{starts}{secured}"
+            f"Kafka cannot be reached at {self.servers} ({reason}). Check {servers}, and that the broker runs."
+            f"{starts}{secured}"
         )

@@ -9,6 +9,7 @@ from confluent_kafka import Consumer, KafkaException, Producer
 
 from streaming.errors import UserError
 from streaming.kafka.access import WatchfulAdmin
+from streaming.system import hints
 
 # Errors arrive as exceptions, so librdkafka logs nothing. To see its messages, give this logger a handler, and the
 # client a `log_level`. Without a logger, librdkafka would write to stderr when a member of a group is fenced.
@@ -90,5 +91,5 @@ def _made(client: Callable[[dict[str, Any]], Client], settings: dict[str, Any]) 
         return client(settings)
     except KafkaException as error:
         raise UserError(
-            f"The Kafka client rejects its properties: {error.args[0].str()}. Check the file of --kafka-config."
+            f"The Kafka client rejects its properties: {error.args[0].str()}. Check {hints.client_properties()}."
         ) from None

@@ -22,6 +22,7 @@ from streaming.kafka.admin import ADMIN_TIMEOUT_S, Admin
 from streaming.kafka.clients import CLIENT_TIMEOUT_S, READS_COMMITTED, Cluster
 from streaming.kafka.errors import NOBODY_ANSWERS
 from streaming.kafka.patience import Wait
+from streaming.system import hints
 from streaming.system.stop_signals import is_asked, remaining_s
 
 _RETRY_BACKOFF_S = 0.1
@@ -130,7 +131,8 @@ class TopicFollower:
                 partitions = self._consumer.offsets_for_times(partitions, timeout=ADMIN_TIMEOUT_S)
         except KafkaException as error:
             self._consumer.close()
-            raise UserError(f"Kafka cannot be reached: {error.args[0].str()}. Check --bootstrap-servers.") from None
+            servers = hints.option_or_argument("--bootstrap-servers")
+            raise UserError(f"Kafka cannot be reached: {error.args[0].str()}. Check {servers}.") from None
         self._consumer.assign(partitions)
         self._unfinished = {(partition.topic, partition.partition) for partition in partitions}
 

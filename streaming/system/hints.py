@@ -169,6 +169,25 @@ def broker(servers: str) -> str | None:
     return plain("broker", *([] if port == "9092" else ["--port", port]), "--data-dir", "checkpoints/broker")
 
 
+def is_command() -> bool:
+    """Returns whether a command of `queue-activation` runs, and not a program that only uses the clients."""
+    return bool(_given)
+
+
+def option_or_argument(name: str) -> str:
+    """Returns an option that says where Kafka is. In a program without a command line, returns the client's argument.
+
+    Args:
+        name: The option, such as --bootstrap-servers.
+    """
+    return name if is_command() else f"`{name.removeprefix('--').replace('-', '_')}`"
+
+
+def client_properties() -> str:
+    """Returns where the user has set properties of Kafka's client."""
+    return "the file of --kafka-config" if is_command() else option_or_argument("--kafka-config")
+
+
 def option(name: str, value: str | None = None, *, names_table: bool = True) -> str:
     """Returns how a user gives an option to this program. Under `run`, the option is a key of the program's table.
 

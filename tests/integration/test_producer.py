@@ -156,7 +156,7 @@ def test_without_the_monitors_topics(monitor_topics: MonitorTopics) -> None:
 
 def test_no_broker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kafka_admin, "ADMIN_TIMEOUT_S", 0.5)
-    with pytest.raises(UserError, match=r"Kafka cannot be reached at 127\.0\.0\.1:1 .*Check --bootstrap-servers"):
+    with pytest.raises(UserError, match=r"Kafka cannot be reached at 127\.0\.0\.1:1 .*Check `bootstrap_servers`"):
         QueueProducer("127.0.0.1:1")
 
 

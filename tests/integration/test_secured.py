@@ -397,7 +397,7 @@ def test_a_sender_that_is_not_let_in(secured: SecuredBroker, tmp_path: Path) -> 
     wrong = {"password": {"sasl.password": "not this one"}, "authority": {"ssl.ca.location": str(other)}}
     for config in wrong.values():
         kafka_config = {**secured.cluster("sender").config, **config}
-        with pytest.raises(UserError, match="in the file of --kafka-config"):
+        with pytest.raises(UserError, match="in `kafka_config`"):
             QueueProducer(secured.bootstrap_servers, kafka_config=kafka_config)
 
 

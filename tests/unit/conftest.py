@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.system import documents, runs
+from streaming.system import documents, hints, runs
 
 _NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -33,3 +33,11 @@ def kept_signals() -> Iterator[None]:
     yield
     for number, handler in zip(_NUMBERS, handlers, strict=True):
         signal.signal(number, handler)
+
+
+@pytest.fixture
+def of_command() -> Iterator[None]:
+    """Lets sentences be those of a command of `queue-activation`, and not of a program that only uses the clients."""
+    hints.begin("queues", None)
+    yield
+    hints.forget()

@@ -35,6 +35,7 @@ RIGHTS = {
 }
 
 
+@pytest.mark.usefixtures("of_command")
 @pytest.mark.parametrize("code", [*LET_IN, *RIGHTS])
 def test_a_refusal_says_what_to_change_and_what_kafka_said(code: int) -> None:
     denied = denial(KafkaError(code, "Kafka's words"))
@@ -44,6 +45,20 @@ def test_a_refusal_says_what_to_change_and_what_kafka_said(code: int) -> None:
     assert ("docs/security.md" in str(denied)) == (code in RIGHTS)
     assert "(Kafka's words)" in str(denied)
     assert "\n" not in str(denied)
+
+
+@pytest.mark.parametrize(
+    ("code", "names"),
+    [
+        (KafkaError._AUTHENTICATION, ("sasl.username", "`kafka_config`")),
+        (KafkaError._SSL, ("ssl.ca.location", "`kafka_config`", "`bootstrap_servers`")),
+    ],
+)
+def test_a_program_without_a_command_line_is_told_its_own_names(code: int, names: tuple[str, ...]) -> None:
+    said = str(denial(KafkaError(code)))
+    assert "--" not in said
+    assert "jaas" not in said
+    assert [name for name in names if name not in said] == []
 
 
 @pytest.mark.parametrize("code", RIGHTS)
@@ -116,6 +131,7 @@ class TestLooks:
                 ask()
 
 
+@pytest.mark.usefixtures("of_command")
 @pytest.mark.parametrize(
     ("line", "said"),
     [

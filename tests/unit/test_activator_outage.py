@@ -50,6 +50,7 @@ REFUSED = KafkaError(
 ALL_DOWN = KafkaError(KafkaError._ALL_BROKERS_DOWN, "0/1 brokers are down")
 
 
+@pytest.mark.usefixtures("of_command")
 @pytest.mark.parametrize(
     ("errors", "problem"),
     [

@@ -79,19 +79,37 @@ def web_server() -> Iterator[str]:
 @pytest.mark.parametrize(
     ("properties", "protocol"),
     [
-        ({}, "If Kafka is secured, set --kafka-config (see docs/security.md)."),
-        ({"security.protocol": "plaintext"}, "Check also security.protocol in the file of --kafka-config."),
+        ({}, "If Kafka is secured, set {config} (see docs/security.md)."),
+        ({"security.protocol": "plaintext"}, "Check also security.protocol in {file}."),
     ],
 )
+@pytest.mark.parametrize(
+    ("fixtures", "servers", "config", "file"),
+    [
+        (["of_command"], "--bootstrap-servers", "--kafka-config", "the file of --kafka-config"),
+        ([], "`bootstrap_servers`", "`kafka_config`", "`kafka_config`"),
+    ],
+    ids=["command", "program"],
+)
 @pytest.mark.parametrize("kind", ["silent", "web_server"])
-def test_where_something_else_listens_no_broker_is_to_be_started(
-    kind: str, properties: dict[str, str], protocol: str, request: pytest.FixtureRequest
+def test_where_something_else_listens_no_broker_is_to_be_started(  # noqa: PLR0917 - pytest passes them by name
+    kind: str,
+    properties: dict[str, str],
+    protocol: str,
+    fixtures: list[str],
+    servers: str,
+    config: str,
+    file: str,
+    request: pytest.FixtureRequest,
 ) -> None:
+    for fixture in fixtures:
+        request.getfixturevalue(fixture)
+    protocol = protocol.format(config=config, file=file)
     server = request.getfixturevalue(kind)
     with pytest.raises(UserError) as error:
         Admin(Cluster(server, properties)).topic_ids(["t"], timeout_s=0.7)
     assert re.fullmatch(
-        rf"{server} accepts connections, but does not answer as Kafka does \(.+\)\. Check --bootstrap-servers: another "
+        rf"{server} accepts connections, but does not answer as Kafka does \(.+\)\. Check {servers}: another "
         rf"program may listen there, or Kafka hangs or is too busy\. {re.escape(protocol)}",
         str(error.value),
     )
