@@ -1,6 +1,7 @@
 """Checks the arguments that programs give to the clients, whose types Python does not check."""
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from streaming.errors import UserError
 
@@ -54,7 +55,7 @@ def checked_headers(headers: object, *types: type) -> tuple[tuple[str, bytes], .
             rolled back.
     """
     check_type("headers", headers, Iterable)
-    found = tuple(headers)  # type: ignore[arg-type] # checked above
+    found: tuple[Any, ...] = tuple(headers)  # type: ignore[arg-type] # checked above
     for header in found:
         if not isinstance(header, tuple) or len(header) != 2:
             raise UserError(f"The header {header!r} is not valid; each is a tuple of a name and bytes")

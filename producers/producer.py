@@ -123,6 +123,7 @@ def _checked(message: Message) -> Message:
     check_optional_texts(conversation_group_id=message.conversation_group_id)
     # Kafka's client also sends texts and None.
     others = str, type(None)
-    if not isinstance(message.value, (bytes, *others)):
-        check_type("value", message.value, bytes)
+    value: object = message.value
+    if not isinstance(value, (bytes, *others)):
+        check_type("value", value, bytes)
     return replace(message, headers=checked_headers(message.headers, *others))
