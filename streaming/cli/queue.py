@@ -104,6 +104,7 @@ class DefinitionOptions:
         part_of_definition(
             "--notification",
             "Event notification to create, NAME or NAME=SERVICE: each activation writes a record for it. Repeatable.",
+            metavar="<notification>",
         ),
     ] = None
 
@@ -200,7 +201,8 @@ def alter(
         part_of_definition("--activation", "Internal activation ON or OFF; DROP removes it.", **choice(Activation)),
     ] = None,
     drop_notification: Annotated[
-        list[str] | None, part_of_definition("--drop-notification", "Event notification to drop. Repeatable.")
+        list[str] | None,
+        part_of_definition("--drop-notification", "Event notification to drop. Repeatable.", metavar="<notification>"),
     ] = None,
     is_created: Annotated[bool, part_of_definition("--create", "Create the queue if it does not exist.")] = False,
     *,
@@ -291,6 +293,9 @@ def _commands(
     """
     found: list[dict[str, Any]] = [{"type": kind, **fields}] if fields or kind != "ALTER_QUEUE" else []
     for each in notifications:
+        if each.lower() == "none":  # as --external-activation-timeout has it; a record would create this notification
+            alter = hints.command("queue", "alter", queue, "--drop-notification", "NAME")
+            raise UserError(f"--notification {each} would create a notification with this name. To drop one: `{alter}`")
         name, _, service = each.partition("=")
         found.append({"type": "CREATE_EVENT_NOTIFICATION", "notification": name, "service": service or None})
     found += [{"type": "DROP_EVENT_NOTIFICATION", "notification": name} for name in dropped]

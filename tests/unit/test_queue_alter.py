@@ -100,3 +100,11 @@ def test_so_it_is_when_a_queue_is_created(monkeypatch: pytest.MonkeyPatch, words
     monkeypatch.setattr(queue, "_when", lambda *_: "")
     run_command("queue", "create", "orders", "--only=definition", *words)
     assert lines == [NO_PROCEDURE] * is_warned
+
+
+@pytest.mark.parametrize("name", ["none", "NONE"])
+def test_no_notification_is_called_none_by_mistake(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    said = alter(monkeypatch, AUTOMATIC, "--notification", name, code=2)
+    assert "To drop one: `queue-activation queue alter orders --drop-notification NAME`" in said
+    assert "none" in alter(monkeypatch, AUTOMATIC, "--notification", "none=Audit")
+    assert "none" in alter(monkeypatch, AUTOMATIC, "--drop-notification", "none")
