@@ -163,7 +163,7 @@ def _paced_with_progress(duration_ms: int) -> Callable[[float], None]:
 
 
 def read(
-    queue: Annotated[str, typer.Argument(help="The queue, which is the topic of that name.")],
+    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The queue, which is the topic of that name.")],
     max_messages: Annotated[int, option("--max-messages", "Most messages to receive in one transaction.", min=1)] = 10,
     wait: Annotated[
         Duration, duration("--wait", "How long to wait for a message before the queue counts as empty.")

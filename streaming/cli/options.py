@@ -104,6 +104,7 @@ class InstanceOptions:
         option(
             "--instance-address",
             "Address of this instance, tcp://HOST:PORT[/PREFIX]. Repeatable; by default, the bootstrap servers.",
+            metavar="<address>",
         ),
     ] = None
     message_forwarding: Annotated[

@@ -17,7 +17,7 @@ from streaming.kafka.access import RightMissingError
 from streaming.kafka.clients import Cluster
 from streaming.wire.topics import Topics
 from tests.support.command_lines import ROOT
-from tests.support.documented_contract import commands
+from tests.support.documented_contract import commands, is_argument
 from tests.support.shell import run_command
 from tests.support.viewed import transmission
 
@@ -101,6 +101,14 @@ def test_help_and_errors_have_the_values_of_an_option_as_they_are_printed(path: 
     assert f"<{'|'.join(values)}>" in help_text
     said = run_command(*path.split(), option.opts[0], "no such value", code=2)
     assert ", ".join(map(repr, values)) in " ".join(said.split())
+
+
+@pytest.mark.parametrize(("path", "command"), [*commands(typer.main.get_command(app))])
+def test_help_names_arguments_in_capitals_and_no_type_of_python_for_an_option(path: str, command: Any) -> None:
+    arguments = [each for each in command.params if is_argument(each)]
+    assert [each.name for each in arguments if each.metavar != str(each.metavar).upper()] == []
+    _, _, options = run_command(*path.split(), "--help").partition("\nOptions:")
+    assert "list[" not in options
 
 
 @pytest.mark.parametrize("path", [path for path, _ in commands(typer.main.get_command(app))])
