@@ -119,11 +119,14 @@ class QueueProducer(TransactionalClient):
 def _checked(message: Message) -> Message:
     """Returns a message, with the headers as a tuple; raises UserError if Kafka's client cannot send the message."""
     check_type("messages", message, Message)
+    value, group = message.value, message.conversation_group_id
+    has_usual_key = group is None or (isinstance(group, str) and group.isascii())
+    if isinstance(value, bytes) and isinstance(message.queue, str) and has_usual_key and not message.headers:
+        return message  # the checks below would take several times as long as this one
     check_texts(queue=message.queue)
-    check_optional_texts(conversation_group_id=message.conversation_group_id)
+    check_optional_texts(conversation_group_id=group)
     # Kafka's client also sends texts and None.
     others = str, type(None)
-    value: object = message.value
     if not isinstance(value, (bytes, *others)):
         check_type("value", value, bytes)
     return replace(message, headers=checked_headers(message.headers, *others))

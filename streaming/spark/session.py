@@ -172,8 +172,8 @@ def _create_submitted() -> SparkSession:
 def _session(context: SparkContext) -> SparkSession:
     # Spark has just set its own handler for SIGINT, which would cancel the batch in progress.
     stop_signals.take_back()
-    server = context._accumulatorServer  # type: ignore[attr-defined]
-    server.handle_error = partial(_report_unless_closed, server.handle_error)
+    server = context._accumulatorServer
+    server.handle_error = partial(_report_unless_closed, server.handle_error)  # type: ignore[method-assign]
     return SparkSession(context)
 
 
