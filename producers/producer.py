@@ -119,7 +119,8 @@ class QueueProducer(TransactionalClient):
 def _checked(message: Message) -> Message:
     """Returns a message, with the headers as a tuple; raises UserError if Kafka's client cannot send the message."""
     check_type("messages", message, Message)
-    value, group = message.value, message.conversation_group_id
+    value: object = message.value
+    group = message.conversation_group_id
     has_usual_key = group is None or (isinstance(group, str) and group.isascii())
     if isinstance(value, bytes) and isinstance(message.queue, str) and has_usual_key and not message.headers:
         return message  # the checks below would take several times as long as this one

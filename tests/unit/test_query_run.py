@@ -48,9 +48,8 @@ def ended(
     if is_asked:
         signals.stop.set()
     anything = cast("Any", Anything())
-    run = QueryRun(
-        MONITOR, anything, signals, anything, anything, anything, (), lambda: cast("Any", Query()), fail, fail
-    )
+    query, never = cast("Any", Query()), cast("Any", fail)
+    run = QueryRun(MONITOR, anything, signals, anything, anything, anything, (), lambda: query, never, never)
     return run.run(), said
 
 
