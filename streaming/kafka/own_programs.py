@@ -191,8 +191,8 @@ def may_run(kafka: Cluster, topics: Topics, program: str) -> bool:
 def _is_in_the_way(kafka: Cluster, topics: Topics, run: runs.Run | None, program: str) -> bool:
     """Returns whether a program runs beside which a new `run` would fail.
 
-    After a `run` was killed, its other processes are about to end. Only a program whose member names a process is certain
-    to run.
+    After a `run` was killed, its other processes are about to end. Only a program whose member names a process is
+    certain to run.
     """
     if run is None or not run.was_killed:
         return may_run(kafka, topics, program)

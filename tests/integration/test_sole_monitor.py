@@ -234,6 +234,8 @@ def test_of_several_that_take_over_one_after_the_other_the_last_one_stays(place:
         for _ in range(3):
             programs.append(stack.enter_context(place.process("same", tmp_path, "takes over")))
             assert programs[-2].wait(DEADLINE_S) == 1
+            ended = f"has taken this one's place: {socket.gethostname()}_{programs[-1].pid}_monitor-same at"
+            assert [ended in log.read_text() for log in tmp_path.glob("*.log")].count(True) == 1
         assert programs[-1].poll() is None
         assert [(f"_{programs[-1].pid}_" in each.client_id, each.partitions) for each in place.members()] == [(True, 1)]
 

@@ -342,11 +342,7 @@ class SoleProgram:
             with suppress(UserError):
                 found = self._admin.members(self._group_id, _LOOK_TIMEOUT_S)
                 if successors := self._of_same_checkpoint(found):
-                    self._problem = UserError(
-                        f"Another {self._kind.name} was started on the same checkpoint, and has taken this one's "
-                        f"place: {_names(successors)}. It was started with --take-over, or Kafka had received no "
-                        "heartbeat from this one. Run only one of them."
-                    )
+                    self._problem = self._taken_by(successors)
                     return False
                 own = [each.member_id for each in found if each.instance_id == self._instance_id]
                 if own == [consumer.memberid() or self._member_id] or time.monotonic() >= end_s:
@@ -375,11 +371,21 @@ class SoleProgram:
     def _look_for_a_successor(self) -> None:
         """Ends the program if another program has its place. If no program has the place, the topic may be gone."""
         others = [each for each in self._others() if each.partitions]
-        if others:
+        # Kafka tells an evicted member only that it is not in the group any more, if it asks after the eviction.
+        if successors := self._of_same_checkpoint(others):
+            self._problem = self._taken_by(successors)
+        elif others:
             self._problem = UserError(
                 f"Kafka has received no heartbeat from this {self._kind.name} for more than {SESSION_TIMEOUT_S:.0f} s. "
                 f"Meanwhile another one was started on the same topics: {_names(others)}. {_ADVICE}"
             )
+
+    def _taken_by(self, successors: Sequence[GroupMember]) -> UserError:
+        return UserError(
+            f"Another {self._kind.name} was started on the same checkpoint, and has taken this one's place: "
+            f"{_names(successors)}. It was started with --take-over, or Kafka had received no heartbeat from this one. "
+            "Run only one of them."
+        )
 
     def _others(self) -> list[GroupMember]:
         """Returns the other programs with a partition, or all other programs if none of them has a partition.
