@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from streaming.errors import UserError
+from streaming.wire.topics import check_prefix
 
 
 def check_type(name: str, value: object, *types: type) -> None:
@@ -40,6 +41,7 @@ def check_optional_texts(**values: object) -> None:
 def check_place(bootstrap_servers: object, topic_prefix: object, kafka_config: object) -> None:
     """Checks the arguments that say where Kafka is; raises UserError."""
     check_texts(bootstrap_servers=bootstrap_servers, topic_prefix=topic_prefix)
+    check_prefix(str(topic_prefix))
     check_type("kafka_config", kafka_config, Mapping, type(None))
 
 

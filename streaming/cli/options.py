@@ -18,7 +18,7 @@ from streaming.system import hints
 from streaming.system.logs import LogFormat
 from streaming.system.options import option
 from streaming.system.wrapped_text import fitted
-from streaming.wire.topics import Topics
+from streaming.wire.topics import Topics, check_prefix
 
 
 def place(name: str, help_text: str, **more: Any) -> Any:
@@ -89,6 +89,10 @@ class Place(Kafka):
     """The options that say where Kafka is, and which topics to use."""
 
     topic_prefix: Annotated[str, place("--topic-prefix", "Beginning of the names of the monitor's topics.")] = ""
+
+    def __post_init__(self) -> None:
+        """Checks the prefix; raises UserError."""
+        check_prefix(self.topic_prefix)
 
     def topics(self) -> Topics:
         """Returns the topics with the prefix."""

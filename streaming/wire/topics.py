@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from streaming.errors import UserError
+
 # The longest topic name and the characters that Kafka allows (org.apache.kafka.common.internals.Topic).
 MAX_TOPIC_NAME_LENGTH = 249
 TOPIC_NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
@@ -139,6 +141,16 @@ class Topics:
 def prefix_of(topic: str) -> str:
     """Returns the prefix of one of our own topics."""
     return min((topic.removesuffix(name) for name in Topics().names() if topic.endswith(name)), key=len, default="")
+
+
+def check_prefix(prefix: str) -> None:
+    """Checks that the names of topics can begin with a prefix; raises UserError."""
+    most = MAX_TOPIC_NAME_LENGTH - max(map(len, Topics().names()))
+    if not TOPIC_NAME_CHARACTERS.issuperset(prefix) or len(prefix) > most:
+        raise UserError(
+            f"The topic prefix {prefix!r} is not valid: it may have at most {most} characters, and only ASCII letters, "
+            "digits, '.', '_' and '-'"
+        )
 
 
 def topic_name_problem(queue: str, topics: Topics) -> str | None:

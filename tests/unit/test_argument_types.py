@@ -6,6 +6,7 @@ import pytest
 
 from producers import Message, QueueProducer, QueueReader, ServiceClient, UserError, create_queue_topics
 from producers.conversations import Statements
+from tests.support.shell import run_command
 
 SERVERS = "127.0.0.1:1"
 WRONG: Any = 5
@@ -110,3 +111,17 @@ def test_an_identifier_that_no_conversation_can_have_is_refused_at_once(name: st
 
 def test_an_identifier_that_another_program_has_chosen_is_taken() -> None:
     assert client().resume("c-1", "Orders", "Stock").conversation_id == "c-1"
+
+
+@pytest.mark.parametrize("prefix", ["a b", "straße-", "x" * 229])
+def test_a_prefix_that_no_topic_can_have_is_refused_before_kafka_is_asked(prefix: str) -> None:
+    for made in (
+        lambda: QueueProducer(SERVERS, topic_prefix=prefix),
+        lambda: QueueReader(SERVERS, "orders", topic_prefix=prefix),
+        lambda: ServiceClient(SERVERS, "shop", topic_prefix=prefix),
+        lambda: topics(topic_prefix=prefix),
+    ):
+        with pytest.raises(UserError, match="The topic prefix"):
+            made()
+    for words in (["queues"], ["send", "orders"], ["monitor"], ["topics"]):
+        assert "The topic prefix" in run_command(*words, "--topic-prefix", prefix, code=2)
