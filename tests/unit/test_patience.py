@@ -131,7 +131,7 @@ def test_a_kafka_that_begins_to_listen_while_it_is_waited_for_is_not_told_to_ref
             Admin(Cluster(server)).topic_ids(["t"], timeout_s=0.7)
     assert re.fullmatch(
         rf"{server} accepts connections now, but before that, a connection failed \(Connect to .* failed: Connection "
-        r"refused\)\. If Kafka has just been started there, try again\. Otherwise check --bootstrap-servers: another "
+        r"refused\)\. If Kafka has just been started there, try again\. Otherwise check `bootstrap_servers`: another "
         r"program may listen there, or Kafka hangs or is too busy\. If Kafka is secured, .*",
         str(error.value),
     )
