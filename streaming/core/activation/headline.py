@@ -1,6 +1,6 @@
 """Says in one sentence why a reader is, or is not, started now, according to the monitor's last check."""
 
-from streaming.core.activation.explanation import Situation
+from streaming.core.activation.explanation import Situation, when
 from streaming.core.activation.queue_monitor import Hindrance, Reason, State
 from streaming.core.numbers import plural
 
@@ -70,23 +70,32 @@ def _unanswered(now: Situation) -> str:
     requested = f"A reader was requested at {now.activated_at}"
     if now.reader:
         return f"{requested}, but {now.reader}."
+    if now.failures and now.next_start_at is not None:
+        start = when(is_watched=True, instant=now.next_start_at, is_due=now.is_start_due)
+        last = "task" if now.failures == 1 else f"{now.failures} tasks"
+        return f"The last {last} ended without a RECEIVE. The next one starts {start}."
     answered = "has not called RECEIVE yet" if now.observed is None else "has not joined the consumer group yet"
+    if now.max_queue_readers is not None and now.tasks_running >= now.max_queue_readers:
+        return f"{requested}, and {answered}. No task is started before one exits: {_running(now)}."
     then = _LOOKS_AGAIN if now.is_check_due else " Until then no other reader is started."
     return f"{requested}, and {answered}.{then}"
 
 
 def _hindered(now: Situation, quiet_since: str | None, quiet_until: str | None) -> str:
     waits = "a reader waits" if now.takers == 1 else f"{now.takers} readers wait"
-    running = f"{now.tasks_running} of at most {now.max_queue_readers or 0} run"
     sentences = {
         Hindrance.NOTHING_UNREAD: "No reader is started, because nothing is unread.",
         Hindrance.NOT_WANTED: "No reader is started, because the observer does not say that one more would have work.",
         Hindrance.READER_WAITS: f"No reader is started, because {waits} in RECEIVE: one more would have no work.",
-        Hindrance.TASK_LIMIT: f"One more reader would have work, but no task can be started: {running}.",
+        Hindrance.TASK_LIMIT: f"One more reader would have work, but no task can be started: {_running(now)}.",
         Hindrance.QUIET_WINDOW: _quiet_window(now, quiet_since, quiet_until),
         None: "It is not known why no reader is started: an older monitor has written the row.",
     }
     return f"{sentences[now.hindrance]}{_LOOKS_AGAIN if now.is_check_due else ''}"
+
+
+def _running(now: Situation) -> str:
+    return f"{now.tasks_running} of at most {now.max_queue_readers or 0} run"
 
 
 def _quiet_window(now: Situation, since: str | None, until: str | None) -> str:

@@ -45,6 +45,27 @@ def test_each_hindrance_has_its_sentence(now: Situation, hindrance: Hindrance | 
     assert part in headline(replace(now, hindrance=hindrance), None, None)
 
 
+@pytest.mark.parametrize(
+    ("more", "end"),
+    [
+        ({"failures": 8, "next_start_at": "10:06"}, "The last 8 tasks ended without a RECEIVE. The next one starts at 10:06."),
+        (
+            {"failures": 1, "next_start_at": "10:06", "is_start_due": True},
+            "The last task ended without a RECEIVE. The next one starts with one of the monitor's next batches.",
+        ),
+        (
+            {"tasks_running": 2, "is_check_due": True},
+            "and has not called RECEIVE yet. No task is started before one exits: 2 of at most 2 run.",
+        ),
+    ],
+    ids=["failed", "failed, and due", "as many tasks as may run"],
+)
+def test_of_internal_activation_the_next_task_is_told(more: dict[str, Any], end: str) -> None:
+    """The reader that was requested is not awaited: another task may start, or none until one exits."""
+    tasks = replace(ORDERS, max_queue_readers=2, hindrance=Hindrance.UNANSWERED, **more)
+    assert headline(tasks, None, None).endswith(end)
+
+
 def test_a_task_limit_that_a_row_lacks_is_shown_as_none_allowed() -> None:
     assert "0 of at most 0 run" in headline(replace(ORDERS, hindrance=Hindrance.TASK_LIMIT), None, None)
 
