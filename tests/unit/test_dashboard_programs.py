@@ -46,9 +46,9 @@ TIME = "2026-01-31T12:00:00.000Z"
 SOON_S = 10
 
 
-def html(template: str, **values: Any) -> str:
+def html(template: str, news: News | None = None, **values: Any) -> str:
     """Returns a part of a page as it is sent."""
-    dashboard, entry = Dashboard([], lambda: 0, News), Entry("/", lambda _: page)
+    dashboard, entry = Dashboard([], lambda: 0, lambda: news or News()), Entry("/", lambda _: page)
     page = Page("A page", [Part("part", template, values)])
     return dashboard._rendered(entry, page)["part"]
 
@@ -113,10 +113,10 @@ class TestKept:
         first = kept.get("number", lambda: next(found))
         silent_since_ms[0] = first.at_ms + 1_000
         assert [kept.get("number", lambda: next(found)) for _ in range(3)] == [first] * 3
-        with pytest.raises(UserError, match="not known when Kafka last answered"):
+        with pytest.raises(UserError, match="shortly before Kafka fell silent"):
             kept.get("another", lambda: next(found))
         silent_since_ms[0] = first.at_ms + 3_600_000
-        with pytest.raises(UserError, match="not known when Kafka last answered"):
+        with pytest.raises(UserError, match="shortly before Kafka fell silent"):
             kept.get("number", lambda: next(found))
         silent_since_ms[0] = None
         wait_until(lambda: kept.get("number", lambda: next(found)).found, SOON_S, "an answer")
@@ -449,6 +449,13 @@ class TestBatches:
         shown = html("signs.html", batches=[late], backlogs=[])
         assert shown.index("Usually every") < shown.index("Late after") < shown.index("10 s") < shown.index("30 s")
         assert batches.of_sign("monitor", self.SIGN, 1_030_001, None).problem
+
+    def test_while_kafka_is_silent_nothing_is_said_of_the_present(self) -> None:
+        news = News(silent_since="2026-01-02T03:04:05.000Z")
+        found = batches.of_sign("monitor", self.SIGN, 1_005_000, None)
+        assert ">was in time<" in html("signs.html", news, batches=[found], backlogs=[])
+        answer = Kept(60.0, 60.0).get("faults", list)
+        assert "No faults were found before Kafka fell silent." in html("faults.html", news, answer=answer)
 
     def test_one_that_is_late_is_told_with_the_sentence_of_the_commands(self) -> None:
         found = batches.of_sign("monitor", self.SIGN, 1_100_000, None)

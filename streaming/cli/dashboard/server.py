@@ -221,14 +221,16 @@ class Dashboard:
 
     def _rendered(self, entry: Entry, page: Page) -> dict[str, str]:
         """Returns name -> HTML of the parts of a page, and of the parts that every page has."""
-        values = {"news": self._news(), "needs_monitor": entry.needs_monitor}
+        news = self._news()
+        values = {"news": news, "needs_monitor": entry.needs_monitor}
+        of_all = {"is_silent": news.silent_since is not None}
         # The number of faults is in the navigation, all else below each other.
         parts = [
             Part("problem", "problem.html", values),
             *page.parts,
             Part("faults-found", "faults_found.html", values),
         ]
-        return {part.name: self._templates.get_template(part.template).render(part.values) for part in parts}
+        return {part.name: self._templates.get_template(part.template).render(of_all | part.values) for part in parts}
 
     async def _changes(self, entry: Entry, request: Request) -> AsyncIterator[str]:
         """Yields JSON objects: all parts' names in order, name -> changed HTML, status, and whether Kafka is silent."""
