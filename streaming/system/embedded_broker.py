@@ -21,6 +21,7 @@ from streaming.system import start_progress, stop_signals
 from streaming.system.file_lock import try_lock
 from streaming.system.jars import broker_jars
 from streaming.system.java import find_java
+from streaming.system.os_errors import in_words
 from streaming.system.ports import HOST, bind_free
 from streaming.system.processes import ChildProcess
 from streaming.system.relay import Relay
@@ -248,8 +249,7 @@ def _lock(folder: Path) -> Iterator[None]:
 
 
 def _unusable(error: OSError) -> UserError:
-    why = f"{error.filename}: {error.strerror}"
-    return UserError(f"The broker's data directory cannot be used: {why}. Choose a writable folder.")
+    return UserError(f"The broker's data directory cannot be used: {in_words(error)}. Choose a writable folder.")
 
 
 def _prepare(log_file: Path) -> None:

@@ -20,6 +20,7 @@ from streaming.errors import UserError
 from streaming.system import nameless_user
 from streaming.system.file_lock import try_lock
 from streaming.system.java import find_java
+from streaming.system.os_errors import in_words
 from streaming.system.processes import ChildProcess
 
 _IVY_FILE = Path(__file__).with_name("ivy.xml")
@@ -108,7 +109,7 @@ def _exclusive() -> Iterator[None]:
         lock = (cache_dir() / "lock").open("wb")
     except OSError as error:
         raise UserError(
-            f"The folder for downloaded jars cannot be used: {error.filename}: {error.strerror}. "
+            f"The folder for downloaded jars cannot be used: {in_words(error)}. "
             "Set QUEUE_ACTIVATION_CACHE to a writable folder."
         ) from error
     with lock:

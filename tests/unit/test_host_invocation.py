@@ -138,7 +138,7 @@ def test_a_function_is_imported_as_its_tasks_would_be_and_not_called(tmp_path: P
     assert problem("broken:function") == "ModuleNotFoundError: No module named 'no_such_module'"
     assert import_problem(Procedure(name="p", command="true"), {}) is None
     missing = import_problem(Procedure(name="p", function="work:function", directory=str(tmp_path / "nix")), {})
-    assert "No such file or directory" in str(missing)
+    assert missing == f"{tmp_path / 'nix'}: No such file or directory"
 
 
 def test_the_output_of_a_task_is_told_with_its_last_line_if_that_may_be_told(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
-"""Errors have Kafka's words, and not the form in which confluent-kafka prints an exception."""
+"""Errors have the words of Kafka and of the operating system, and not the form in which Python prints them."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from streaming.kafka.clients import Cluster
 from streaming.kafka.errors import TransactionAbortedError
 from streaming.kafka.last_records import last_records
 from streaming.kafka.transactions import TransactionalProducer
+from streaming.system.os_errors import in_words
 
 WORDS = "Broker: these words"
 CLUSTER = Cluster("localhost:1")
@@ -57,3 +59,19 @@ def test_an_error_has_kafkas_words(call: str, use: Callable[[], object], monkeyp
         use()
     assert WORDS in str(raised.value)
     assert "KafkaError{" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (FileNotFoundError(2, "No such file or directory", "/nix"), "/nix: No such file or directory"),
+        (FileNotFoundError(2, "No such file or directory", b"/nix"), "/nix: No such file or directory"),
+        (FileNotFoundError(2, "No such file or directory", Path("/nix")), "/nix: No such file or directory"),
+        (OSError(28, "No space left on device"), "No space left on device"),
+        (OSError("of Python"), "of Python"),
+        (ValueError("embedded null byte"), "embedded null byte"),
+    ],
+    ids=repr,
+)
+def test_errors_of_the_operating_system_have_neither_number_nor_python(error: OSError | ValueError, words: str) -> None:
+    assert in_words(error) == words

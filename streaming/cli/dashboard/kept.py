@@ -92,7 +92,9 @@ class Kept:
                 self._questions.popitem(last=False)
             if (since_ms := self._silent_since_ms()) is not None:
                 if question.answer is None or question.answer.at_ms < since_ms - self._fresh_s * 1000:
-                    raise UserError("Nobody had this page open shortly before Kafka fell silent, so its content is not known.")
+                    raise UserError(
+                        "Nobody had this page open shortly before Kafka fell silent, so its content is not known."
+                    )
                 return question.answer
             now_s = time.monotonic()
             if now_s - question.found_s > self._fresh_s:

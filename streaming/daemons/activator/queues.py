@@ -19,6 +19,7 @@ from streaming.daemons.activator.rows import Rows
 from streaming.daemons.activator.settings import ActivatorSettings
 from streaming.daemons.activator.step import Step
 from streaming.daemons.activator.store import ProgramRecord, QueueRecord, Store
+from streaming.system.os_errors import in_words
 from streaming.system.stop_signals import is_stop_code
 from streaming.system.toml_file import TomlFile
 from streaming.wire.input_records import SessionEnded
@@ -191,7 +192,7 @@ class Queues:
         try:
             program = start(self.settings, entry, queue, session_id, decision.notification_id)
         except (OSError, ValueError) as error:
-            step.note(queue, "cannot be started", str(error))
+            step.note(queue, "cannot be started", in_words(error))
             self.exited(session_id, queue, Exit(_CANNOT_START), None, step)
         else:
             step.started.append((ProgramRecord(session_id, queue, program.identity), program))

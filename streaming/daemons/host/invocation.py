@@ -15,6 +15,7 @@ from streaming.daemons.host.run_function import CHECK
 from streaming.system import command_template
 from streaming.system.last_line import last_line
 from streaming.system.logs import utf8
+from streaming.system.os_errors import in_words
 from streaming.system.processes import ChildProcess, own_environment
 from streaming.wire.output_records import StartActivatedTask
 
@@ -125,7 +126,7 @@ def import_problem(procedure: Procedure, connection: Mapping[str, str]) -> str |
         except subprocess.TimeoutExpired:
             return f"its import takes longer than {_IMPORT_TIMEOUT_S:.0f} s"
         except (OSError, ValueError) as error:  # ValueError: a NUL in a variable
-            return str(error)
+            return in_words(error)
         said = log_file.read_text(errors="replace").strip().splitlines()
     return None if exit_code == 0 else (said[-1] if said else f"exit code {exit_code}")
 

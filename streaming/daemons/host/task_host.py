@@ -32,6 +32,7 @@ from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
 from streaming.kafka.periodic_tasks import counted, published
 from streaming.system import wall_clock
+from streaming.system.os_errors import in_words
 from streaming.system.processes import ChildProcess, connection_environment
 from streaming.system.stop_signals import is_stop_code
 from streaming.system.toml_file import TomlFile
@@ -291,9 +292,9 @@ class TaskHost:
             if getattr(error, "errno", None) in _PASSING:
                 self._handlers.not_started(task.task_id, _now_ms())
                 hosted.has_failed_to_start = True
-                self._say(f"{name_of(task)} cannot be started at the moment and will be tried again: {error}")
+                self._say(f"{name_of(task)} cannot be started at the moment and will be tried again: {in_words(error)}")
             else:
-                self._fail(task, str(error))
+                self._fail(task, in_words(error))
             return
         self._handlers.started(task.task_id, _now_ms())
         self._restarted += hosted.has_failed_to_start

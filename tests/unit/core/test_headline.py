@@ -48,7 +48,10 @@ def test_each_hindrance_has_its_sentence(now: Situation, hindrance: Hindrance | 
 @pytest.mark.parametrize(
     ("more", "end"),
     [
-        ({"failures": 8, "next_start_at": "10:06"}, "The last 8 tasks ended without a RECEIVE. The next one starts at 10:06."),
+        (
+            {"failures": 8, "next_start_at": "10:06"},
+            "The last 8 tasks ended without a RECEIVE. The next one starts at 10:06.",
+        ),
         (
             {"failures": 1, "next_start_at": "10:06", "is_start_due": True},
             "The last task ended without a RECEIVE. The next one starts with one of the monitor's next batches.",
