@@ -9,7 +9,7 @@ from producers.services import ServiceClient
 from streaming.cli.demo.conversation_story import ConversationStory
 from streaming.cli.demo.service_plan import LAST, ORDERS, REMINDER, SHOP, STOCK
 from streaming.cli.demo.stage import Actor
-from streaming.cli.routing.service_commands import carry_out
+from streaming.cli.routing.service_commands import send
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
 from streaming.wire.service_commands import ServiceCommand
@@ -25,10 +25,10 @@ SHORT_ORDER_LINES = 3
 
 
 def define(cluster: Cluster, topics: Topics, queues: Collection[str], *commands: ServiceCommand) -> None:
-    """Creates the topics of the programs and of the queues, and carries out the commands."""
+    """Creates the topics of the programs and of the queues, and sends the commands, before a router runs."""
     Admin(cluster).create_topics([*topics.specs(), *topics.service_specs()], _PARTITIONS, 1)
     create_queue_topics(cluster.bootstrap_servers, queues, partitions=1, replication_factor=1)
-    carry_out(cluster, topics, *commands)
+    send(cluster, topics, *commands)
 
 
 class Flow(Actor):

@@ -71,7 +71,19 @@ def execute(place: Place, done: str, kind: type[Struct], **fields: Any) -> None:
 
 
 def carry_out(kafka: Cluster, topics: Topics, *commands: ServiceCommand) -> None:
-    """Checks commands against the definitions, sends them, and waits for the router.
+    """Sends commands as `send` does, and waits for the router; raises UserError as `send` does."""
+    changes = send(kafka, topics, *commands)
+    if absent := router_absence(kafka, topics) or starting(kafka, topics, "router"):
+        _warn(f"the command takes effect when a router runs: {absent}")
+    elif not _has_taken(kafka, topics, changes):
+        _warn(f"no router has taken the command within {_TAKEN_WITHIN_S:.0f} s; it takes effect when a router does")
+
+
+def send(kafka: Cluster, topics: Topics, *commands: ServiceCommand) -> Mapping[bytes, tuple[_Row | None, _Row | None]]:
+    """Checks commands against the definitions, and sends them.
+
+    Returns:
+        Key in service-definitions -> the row before and after the commands, of the rows that they change.
 
     Raises:
         UserError: A command is refused, with Service Broker's number if there is one, and no command is sent. Or Kafka
@@ -91,11 +103,7 @@ def carry_out(kafka: Cluster, topics: Topics, *commands: ServiceCommand) -> None
         hints.command("route", "list"),
     )
     after = view_of(definitions)
-    changes = {key: (before.get(key), after.get(key)) for key in {*before, *after} if before.get(key) != after.get(key)}
-    if absent := router_absence(kafka, topics) or starting(kafka, topics, "router"):
-        _warn(f"the command takes effect when a router runs: {absent}")
-    elif not _has_taken(kafka, topics, changes):
-        _warn(f"no router has taken the command within {_TAKEN_WITHIN_S:.0f} s; it takes effect when a router does")
+    return {key: (before.get(key), after.get(key)) for key in {*before, *after} if before.get(key) != after.get(key)}
 
 
 def _has_taken(kafka: Cluster, topics: Topics, changes: Mapping[bytes, tuple[_Row | None, _Row | None]]) -> bool:
