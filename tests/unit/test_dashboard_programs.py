@@ -454,7 +454,7 @@ class TestBatches:
         news = News(silent_since="2026-01-02T03:04:05.000Z")
         found = batches.of_sign("monitor", self.SIGN, 1_005_000, None)
         assert ">was in time<" in html("signs.html", news, batches=[found], backlogs=[])
-        answer = Kept(60.0, 60.0).get("faults", list)
+        answer = Kept(60.0, 60.0).get("faults", list[Fault])
         assert "No faults were found before Kafka fell silent." in html("faults.html", news, answer=answer)
 
     def test_one_that_is_late_is_told_with_the_sentence_of_the_commands(self) -> None:

@@ -230,7 +230,8 @@ class Dashboard:
             *page.parts,
             Part("faults-found", "faults_found.html", values),
         ]
-        return {part.name: self._templates.get_template(part.template).render({**of_all, **part.values}) for part in parts}
+        templates = {part.name: self._templates.get_template(part.template) for part in parts}
+        return {part.name: templates[part.name].render({**of_all, **part.values}) for part in parts}
 
     async def _changes(self, entry: Entry, request: Request) -> AsyncIterator[str]:
         """Yields JSON objects: all parts' names in order, name -> changed HTML, status, and whether Kafka is silent."""
