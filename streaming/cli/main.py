@@ -38,6 +38,7 @@ from streaming.cli import (
 from streaming.cli.conversations import commands as conversations
 from streaming.cli.dashboard import command as dashboard
 from streaming.cli.diagnosis import command as diagnosis
+from streaming.cli.help_texts import keep_names_whole
 from streaming.cli.routing import databases, routes
 from streaming.errors import UserError
 from streaming.system import hints, logs, stop_signals
@@ -48,6 +49,7 @@ from streaming.system.wrapped_text import fitted
 _NOT_DECODED = "surrogates not allowed"
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
+keep_names_whole()
 app = typer.Typer(
     name="queue-activation",
     no_args_is_help=True,

@@ -1,5 +1,6 @@
 """Commands do what a user expects of their words: names that do not exist, choices, and what a deletion loses."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -109,6 +110,12 @@ def test_help_names_arguments_in_capitals_and_no_type_of_python_for_an_option(pa
     assert [each.name for each in arguments if each.metavar != str(each.metavar).upper()] == []
     _, _, options = run_command(*path.split(), "--help").partition("\nOptions:")
     assert "list[" not in options
+
+
+@pytest.mark.parametrize("path", [path for path, _ in commands(typer.main.get_command(app))])
+def test_no_line_of_help_ends_within_the_name_of_an_option(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert re.findall(r".*[a-z]-\n", run_command(*path.split(), "--help")) == []
 
 
 @pytest.mark.parametrize("path", [path for path, _ in commands(typer.main.get_command(app))])
