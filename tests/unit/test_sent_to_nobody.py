@@ -111,6 +111,19 @@ def sent() -> str:
     return said.removeprefix(SENT)
 
 
+@pytest.mark.parametrize("is_group", [True, False])
+def test_a_queue_that_stands_for_a_consumer_group_is_not_to_be_created(
+    kafka: Kafka, monkeypatch: pytest.MonkeyPatch, is_group: bool
+) -> None:
+    def refuse(*_: object) -> None:
+        raise UserError("Queue 'orders' has no topic. Create it")
+
+    monkeypatch.setattr(Producer, "send_many", refuse)
+    kafka.monitors = [row() | ({"members": 1} if is_group else {})]
+    said = run_command("send", "orders", "a message", code=2)
+    assert ("stands for a consumer group" in said, "Create it" in said) == (is_group, not is_group)
+
+
 @pytest.mark.parametrize("rows", [[], [row()], [row(state="INACTIVE")]])
 def test_a_message_for_which_no_activator_runs_is_told(kafka: Kafka, rows: list[dict[str, Any]]) -> None:
     kafka.running, kafka.monitors = {"monitor"}, rows
