@@ -130,7 +130,8 @@ class Told:
 def read(kafka: Cluster, topics: Topics, queues: Collection[str] | None = None) -> dict[str, list[Told]]:
     """Returns queue -> the rows about the queue, only of the activators that `concerned` picks.
 
-    If this user may not read the rows, says so.
+    If this user may not read the rows, says so. Leaves out the row of an activator that has ended without an entry for
+    a queue, if the file of a `run` that runs on this machine has one: its activator may not have written a row yet.
 
     Args:
         kafka: The Kafka cluster.
@@ -145,9 +146,12 @@ def read(kafka: Cluster, topics: Topics, queues: Collection[str] | None = None) 
     rows = [(row, at_ms) for row, at_ms in latest if queues is None or row.queue in queues]
     members = {group_id: _members(kafka, group_id) for group_id in {row.group_id for row, _ in rows}}
     found: dict[str, list[Told]] = {}
+    config = _config_of_run(kafka, topics)
     for row, at_ms in rows:
         running = members[row.group_id]
         is_running = None if running is None else row.activator in running
+        if row.entry is None and is_running is False and config is not None and config.entry_for(row.queue) is not None:
+            continue
         found.setdefault(row.queue, []).append(Told(row, is_running, at_ms))
     return {name: concerned(told) for name, told in found.items()}
 
@@ -189,9 +193,13 @@ def config_of(file: str) -> Config | None:
 
 def entry_of_run(kafka: Cluster, topics: Topics, queue: str) -> ProgramEntry | None:
     """Returns the entry for a queue in the file of the `run` that runs on this machine; None without such an entry."""
-    run = runs.last(kafka.bootstrap_servers, topics.prefix)
-    config = config_of(run.file) if run is not None and run.is_running and run.file is not None else None
+    config = _config_of_run(kafka, topics)
     return None if config is None else config.entry_for(queue)
+
+
+def _config_of_run(kafka: Cluster, topics: Topics) -> Config | None:
+    run = runs.last(kafka.bootstrap_servers, topics.prefix)
+    return config_of(run.file) if run is not None and run.is_running and run.file is not None else None
 
 
 def entry_here(queue: str, file: str | None) -> str:

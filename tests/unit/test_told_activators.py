@@ -2,6 +2,7 @@
 
 import io
 import time
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -201,6 +202,21 @@ def members(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[GroupMember] | Us
 
     monkeypatch.setattr(activators, "Admin", Groups)
     return found
+
+
+@pytest.mark.usefixtures("members")
+@pytest.mark.parametrize(("text", "is_told"), [('queue = "dead"', False), ('queue = "other"', True), (None, True)])
+def test_the_entry_of_a_run_that_runs_counts_more_than_an_activator_that_ended_without_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str | None, is_told: bool
+) -> None:
+    monkeypatch.setattr(activators, "TopicFollower", lambda *_: Read(msgspec.structs.replace(NO_ENTRY, queue="dead")))
+    config = None
+    if text is not None:
+        file = tmp_path / "activator.toml"
+        file.write_text(f'[[programs]]\n{text}\ncommand = "read"\n')
+        config = activators.config_of(str(file))
+    monkeypatch.setattr(activators, "_config_of_run", lambda *_: config)
+    assert ("dead" in activators.read(Cluster("kafka:9092"), Topics(), {"dead"})) == is_told
 
 
 def test_an_activator_runs_if_its_id_is_in_its_group(
