@@ -146,7 +146,11 @@ def _how_to_start(state_directory: Path, file: str, run: Run | None) -> str:
     if run is not None and run.is_running and "activator" in run.programs:
         return run.doing()
     if run is not None and run.file is not None and file in ("", run.file):
-        return f"Start all again: `{run.line_with_place(run.words(needs_file=True, needs_services=False))}`"
+        again = run.line_with_place(run.words(needs_file=True, needs_services=False))
+        usual = Path(run.directory) / _DEFAULT_STATE_DIRECTORY
+        state = [] if Path(run.state_directory) == usual else ["--state-directory", run.state_directory]
+        alone = run.line_with_place(["activator", "--config", run.shown_file() or "FILE", *state])
+        return f"Start all again: `{again}`. If the other programs run, start it alone: `{alone}`"
     file, is_default = file or "FILE", state_directory == _DEFAULT_STATE_DIRECTORY
     alone = hints.plain(
         "activator", "--config", file, *([] if is_default else ["--state-directory", str(state_directory)])

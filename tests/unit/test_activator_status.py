@@ -115,7 +115,10 @@ def test_a_run_that_starts_is_waited_for_and_one_that_has_ended_is_started_again
     left_by(folder, str(file))
     with runs.noted(note(folder, services=True, file=str(file))):
         assert f"none of its programs runs. `run` (process {os.getpid()}) is starting" in said()
-    assert "programs runs. Start all again: `queue-activation run a.toml --services --bootstrap-servers k:1`" in said()
+    text = said()
+    assert "runs. Start all again: `queue-activation run a.toml --services --bootstrap-servers k:1`. If" in text
+    alone = f"activator --config a.toml --state-directory {folder} --bootstrap-servers k:1"
+    assert f"If the other programs run, start it alone: `queue-activation {alone}`" in text
     left_by(folder, "/etc/other.toml")
     assert "Start it again, at the same Kafka: `queue-activation run /etc/other.toml`" in said()
 
