@@ -96,7 +96,7 @@ def test_every_command_of_a_sentence_exists_and_may_say_where_kafka_is(name: str
         parse([*words, *place])
 
 
-PLACE = ["--bootstrap-servers", "kafka-1:9092", "--topic-prefix", "my team."]
+PLACE = ["--bootstrap-servers", "kafka-1:9092", "--topic-prefix", "my-team."]
 
 
 @pytest.fixture
