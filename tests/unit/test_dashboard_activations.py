@@ -7,6 +7,7 @@ import pytest
 from confluent_kafka import Message
 
 from streaming.cli.dashboard.activations import Activated, Activations, of_task
+from streaming.cli.dashboard.pictures import SPARK_MS
 from streaming.core.times import iso_time
 from streaming.system import wall_clock
 from streaming.wire.record_decoders import InvalidRecordError
@@ -112,3 +113,24 @@ def test_the_newest_come_first_whatever_topic_is_read_first_and_the_oldest_are_f
     last = found.last("payments")
     assert last is not None
     assert last.sequence == 5
+
+
+def test_short_peaks_of_unread_messages_are_kept_and_few_points_for_each_queue() -> None:
+    view = RowsInMemory([])
+
+    def take(unread: int, late_ms: int) -> None:
+        value = json.dumps(row("payments", unread_messages=unread)).encode()
+        stamp = (1, AT_MS + late_ms)
+        view._take_monitor(Message("", 0, 0, b"payments", value, timestamp=stamp))
+
+    for begin_ms in range(0, 3_600_000, 10_000):
+        for number, unread in enumerate((1, 7, 2, 0)):
+            take(unread, begin_ms + number * 200)
+    points = view.unread("payments")
+    assert {unread for _, unread in points} == {7, 0}
+    assert points[-1] == (AT_MS + 3_590_400, 0)
+    assert points[0][0] <= AT_MS + 3_590_000 - SPARK_MS
+    for number in range(10_000):
+        take(number % 2, 3_600_000 + number * 100)
+    assert len(view.unread("payments")) <= 130
+    assert view.unread("payments")[0][0] <= AT_MS + 4_600_000 - SPARK_MS

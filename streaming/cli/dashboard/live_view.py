@@ -15,6 +15,7 @@ from streaming.cli import activators, group_entries, presence
 from streaming.cli.dashboard.activations import Activated, Activations, of_notification, of_task
 from streaming.cli.dashboard.contact import Contact
 from streaming.cli.dashboard.kept import Kept, NotYetError
+from streaming.cli.dashboard.pictures import SPARK_MS
 from streaming.cli.present import NOBODY_MISSING, Present
 from streaming.cli.tables import row_decoder
 from streaming.core.times import iso_ms, iso_time
@@ -31,9 +32,9 @@ from streaming.wire.topics import Topics
 # The activations of this time are shown. At most this number is kept.
 _RECENT_MS = 3_600_000
 KEPT_ACTIVATIONS = 2_000
-# Points of a queue's sparkline, and the shortest time between two of them.
-_POINTS = 60
+# In this time, a queue's sparkline gets two points: a peak, and the number after the peak. The most points of a queue.
 _POINT_MS = 5_000
+_POINTS = 2 * SPARK_MS // _POINT_MS + 2
 # The least time between two looks at observers and hosts, the time for which the result of a look is shown at most, and
 # the longest time for which a page waits for the first result.
 _LOOK_EVERY_S, _LOOK_FRESH_S, _LONGEST_S = 10.0, 60.0, 1.0
@@ -187,7 +188,8 @@ class LiveView:
         self._activations.take_row(name, row)
         points = self._unread.setdefault(name, array("q"))
         time_ms, unread = message.timestamp()[1], max(0, row["unread_messages"])
-        if len(points) > 2 and time_ms - points[-2] < _POINT_MS:
+        is_close = len(points) > 2 and time_ms - points[-2] < _POINT_MS
+        if is_close and (unread >= points[-1] or (len(points) > 4 and time_ms - points[-4] < _POINT_MS)):
             points[-1] = unread
         else:
             points.extend((time_ms, unread))
