@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import signal
 import sys
 from contextlib import suppress
@@ -63,6 +64,7 @@ def activator(
     if config is None:
         raise UserError("--config FILE is missing: a TOML file that says which program to start for which queues")
     logs.configure(log_format)
+    _refuse_beside_start(state_directory)
     from streaming.daemons.activator.service import Activator
     from streaming.daemons.activator.settings import DEFAULT_GROUP_ID, READY, ActivatorSettings
 
@@ -93,6 +95,20 @@ def activator(
             runs.note_activator(place.bootstrap_servers, place.topic_prefix, config)
         signal.signal(signal.SIGHUP, lambda _number, _frame: running.look_at_config())
         running.run(signals.stop)
+
+
+def _refuse_beside_start(state_directory: Path) -> None:
+    """Refuses an activator whose state directory the activator of a `run` is about to use. That `run` would fail.
+
+    Raises:
+        UserError: A `run` is starting, and this process is not its child.
+    """
+    run = runs.last_with_state(state_directory)
+    if run is not None and run.is_starting and "activator" in run.programs and os.getppid() != run.process.pid:
+        raise UserError(
+            f"{run.doing()}, and its activator uses the state directory {state_directory} too. To run both, give this "
+            "one another --state-directory and --group-id"
+        )
 
 
 @app.command()

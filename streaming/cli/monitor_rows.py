@@ -68,7 +68,7 @@ def without_entry(rows: Sequence[Mapping[str, Any]]) -> str:
 def or_drop(queues: Sequence[str]) -> str:
     """Returns the advice about queues of consumer groups that no observer watches."""
     one = queues[0] if len(queues) == 1 else "QUEUE"
-    return f"add one, or drop what is not needed any more: `{hints.command('queue', 'drop', one)}`"
+    return f"add an entry, or drop what is not needed any more: `{hints.command('queue', 'drop', one)}`"
 
 
 def state_name(row: dict[str, Any]) -> str:

@@ -19,7 +19,7 @@ from streaming.daemons.activator.status import read_status, show
 from streaming.daemons.activator.store import ProgramRecord, QueueRecord, Store, lock_state
 from streaming.system import runs
 from streaming.system.ages import instant
-from streaming.system.process_identity import Identity
+from streaming.system.process_identity import Identity, identity_of
 from streaming.system.runs import Run
 from tests.support.shell import run_command
 
@@ -232,3 +232,19 @@ def test_what_is_held_for_another_reason_is_told_beside_the_crashes(tmp_path: Pa
     text = crashing.text(is_running=True)
     assert "held: #2: 1 of max 1 are running" in text
     assert "trying again after a crash: exit code 3" in text
+
+
+def test_an_activator_is_not_started_beside_a_run_that_starts_with_its_state_directory(
+    folder: Path, tmp_path: Path
+) -> None:
+    config = tmp_path / "a.toml"
+    config.write_text("")
+    words = ["activator", "--config", str(config), "--bootstrap-servers", "127.0.0.1:1", "--state-directory"]
+    with runs.noted(note(folder, file=str(config))):
+        said = " ".join(run_command(*words, str(folder), code=2).split())
+        assert f"`run` (process {os.getpid()}) is starting, and its activator uses the state directory" in said
+        assert "is starting" not in run_command(*words, str(tmp_path / "another"), code=2)
+    parent = identity_of(os.getppid())
+    assert parent is not None
+    with runs.noted(note(folder, file=str(config), process=parent)):  # it is the activator of this `run`
+        assert "is starting" not in run_command(*words, str(folder), code=2)
