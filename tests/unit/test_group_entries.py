@@ -66,8 +66,8 @@ def test_a_group_that_no_entry_names_any_more_is_named_with_what_to_do() -> None
         "was at 2026-01-02 03:04:05 UTC"
     )
     assert rest.partition(")")[2] == (
-        ". New messages are not counted, and no reader is requested: add an entry, or drop what is not needed any more: "
-        "`queue-activation queue drop old`"
+        ". New messages are not counted, and no reader is requested: add an entry, or drop what is not needed any "
+        "more: `queue-activation queue drop old`"
     )
 
 

@@ -260,8 +260,8 @@ class TestObservers:
             "no entry of the activator's file names its consumer group, so nobody watches it. The last report was at "
         )
         assert lost.problem.endswith(
-            "New messages are not counted, and no reader is requested: add an entry, or drop what is not needed any more: "
-            "`queue-activation queue drop old`"
+            "New messages are not counted, and no reader is requested: add an entry, or drop what is not needed any "
+            "more: `queue-activation queue drop old`"
         )
         assert (stuck.kind, stuck.where) == ("program stuck", "observer")
         assert "queue orders" in stuck.problem

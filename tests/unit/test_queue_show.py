@@ -229,8 +229,8 @@ def test_a_group_that_no_entry_names_any_more_gets_no_promise() -> None:
             )
             state = lines_of(facts)["state"]
             assert (no_entry in state) == is_told
-            drop = "and no reader is requested: add an entry, or drop what is not needed any more: `queue-activation queue "
-            assert (f"{drop}drop orders`." in state) == is_told
+            drop = "add an entry, or drop what is not needed any more: `queue-activation queue drop orders`."
+            assert (f"and no reader is requested: {drop}" in state) == is_told
             before = f"not watched any more; before: {row['state']}, "
             assert state.startswith(before if is_told else row["state"])
             assert (" unread when an observer last reported it, " in state) == (is_told or row is SILENT)
