@@ -73,10 +73,10 @@ def _unanswered(now: Situation) -> str:
     if now.failures and now.next_start_at is not None:
         start = when(is_watched=True, instant=now.next_start_at, is_due=now.is_start_due)
         last = "task" if now.failures == 1 else f"{now.failures} tasks"
-        return f"The last {last} ended without a RECEIVE. The next one starts {start}."
+        return f"{requested}, but the last {last} ended without a RECEIVE. The next one starts {start}."
     answered = "has not called RECEIVE yet" if now.observed is None else "has not joined the consumer group yet"
     if now.max_queue_readers is not None and now.tasks_running >= now.max_queue_readers:
-        return f"{requested}, and {answered}. No task is started before one exits: {_running(now)}."
+        return f"{requested}, and {answered}. No other task is started until one exits: {_running(now)}."
     then = _LOOKS_AGAIN if now.is_check_due else " Until then no other reader is started."
     return f"{requested}, and {answered}.{then}"
 

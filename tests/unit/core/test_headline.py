@@ -50,15 +50,15 @@ def test_each_hindrance_has_its_sentence(now: Situation, hindrance: Hindrance | 
     [
         (
             {"failures": 8, "next_start_at": "10:06"},
-            "The last 8 tasks ended without a RECEIVE. The next one starts at 10:06.",
+            "10:00, but the last 8 tasks ended without a RECEIVE. The next one starts at 10:06.",
         ),
         (
             {"failures": 1, "next_start_at": "10:06", "is_start_due": True},
-            "The last task ended without a RECEIVE. The next one starts with one of the monitor's next batches.",
+            "the last task ended without a RECEIVE. The next one starts with one of the monitor's next batches.",
         ),
         (
             {"tasks_running": 2, "is_check_due": True},
-            "and has not called RECEIVE yet. No task is started before one exits: 2 of at most 2 run.",
+            "and has not called RECEIVE yet. No other task is started until one exits: 2 of at most 2 run.",
         ),
     ],
     ids=["failed", "failed, and due", "as many tasks as may run"],
