@@ -112,8 +112,8 @@ class SoleProgram:
         self._least = partitions
         self._holds = threading.Event()
         self._is_doubted = False
-        # The members with the same checkpoint that this program has found before it joined, and whose place it takes.
-        self._predecessors: list[GroupMember] = []
+        # The ids of the members with the same checkpoint that were there before this program, which takes their place.
+        self._predecessors: set[str | None] = set()
         self._is_fenced = False
         self._member_id = ""
         self._is_stopped = threading.Event()
@@ -176,7 +176,7 @@ class SoleProgram:
         while before := self._of_same_checkpoint(self._members()):
             running = [each for each in before if not has_ended(each.client_id)]
             if takes_over or not running:
-                self._predecessors = before
+                self._predecessors = {each.instance_id for each in before}
                 state = "that runs, if it still does" if takes_over else "that has ended"
                 _log.warning("Taking the place of the %s %s: %s", self._kind.name, state, _names(before))
                 return
@@ -208,8 +208,9 @@ class SoleProgram:
 
         Of two programs with --take-over that start at once, neither is the predecessor of the other.
         """
-        was_before = member.instance_id in {each.instance_id for each in self._predecessors}
-        return was_before or (checkpoint_of(member) == self._checkpoint_id and has_ended(member.client_id))
+        return member.instance_id in self._predecessors or (
+            checkpoint_of(member) == self._checkpoint_id and has_ended(member.client_id)
+        )
 
     def _evict(self, instance_id: str) -> None:
         """Joins the group with the id of another member, which Kafka then fences, and leaves the group."""
@@ -289,7 +290,9 @@ class SoleProgram:
         consumer.close()
 
     def _keep(self, consumer: Consumer) -> None:
-        next_look_s = next_sign_s = 0.0
+        next_sign_s = 0.0
+        # Usually nobody is to be evicted, and the program has its place before a look.
+        next_look_s = time.monotonic() + (0.0 if self._predecessors else _LOOK_INTERVAL_S)
         # A standby may wait for days. By then, the sessions of programs that have ended are over.
         evicts_until_s = time.monotonic() + _JOIN_TIMEOUT_S
         while not self._is_stopped.is_set() and self._problem is None and not self._is_fenced:
