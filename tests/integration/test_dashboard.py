@@ -115,6 +115,13 @@ def click(driver: webdriver.Chrome, css: str) -> None:
     driver.execute_script("document.querySelector(arguments[0]).click()", css)
 
 
+def open_page(driver: webdriver.Chrome, scene: Scene, page: str) -> None:
+    """Opens a page and waits for its content: the page loads itself again when the dashboard has read its records."""
+    driver.get(scene.page(page))
+    status = "return document.querySelector('main')?.dataset.status"
+    wait_until(lambda: driver.execute_script(status) == "200", DEADLINE_S, "the page with its content")
+
+
 def open_queues(driver: webdriver.Chrome, scene: Scene) -> None:
     """Opens the page of queues when the dashboard has read all of them."""
 
@@ -161,7 +168,7 @@ def test_a_selection_lasts_while_the_page_goes_on(driver: webdriver.Chrome, scen
 
 
 def test_what_has_not_changed_is_not_replaced(driver: webdriver.Chrome, scene: Scene) -> None:
-    driver.get(scene.page("dead-letters"))
+    open_page(driver, scene, "dead-letters")
     wait_until(lambda: "No dead letters" in text_of(driver, "#letters"), DEADLINE_S, "the answer")
     script = {"source": HEARING}
     listener = driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", script)["identifier"]
@@ -189,7 +196,7 @@ def test_all_instants_of_a_page_are_in_the_zone_of_the_reader(running: webdriver
 
 
 def test_a_queue_shows_what_its_records_say(driver: webdriver.Chrome, scene: Scene) -> None:
-    driver.get(scene.page("queue"))
+    open_page(driver, scene, "queue")
     assert text_of(driver, "h1") == "orders"
     assert "No reader is started" in text_of(driver, ".answer")
     script = "return Array.from(document.querySelectorAll('.timeline title'), (each) => each.textContent)"
@@ -201,7 +208,7 @@ def test_a_queue_shows_what_its_records_say(driver: webdriver.Chrome, scene: Sce
 
 @pytest.mark.parametrize("page", PAGES)
 def test_names_are_text_and_the_console_is_silent(driver: webdriver.Chrome, scene: Scene, page: str) -> None:
-    driver.get(scene.page(page))
+    open_page(driver, scene, page)
     wait_until(lambda: text_of(driver, "#live") == "live", DEADLINE_S, "the stream")
     assert [each.get_attribute("src") for each in driver.find_elements(By.TAG_NAME, "script")] == [
         f"{scene.url}static/dashboard.js"
@@ -210,7 +217,7 @@ def test_names_are_text_and_the_console_is_silent(driver: webdriver.Chrome, scen
 
 
 def test_the_navigation_counts_the_faults(driver: webdriver.Chrome, scene: Scene) -> None:
-    driver.get(scene.page("queues"))
+    open_page(driver, scene, "queues")
     link = "nav a[href='/health']"
     wait_until(lambda: "Health 1 fault" in " ".join(text_of(driver, link).split()), DEADLINE_S, "that no monitor runs")
     assert complaints(driver) == []
@@ -227,7 +234,7 @@ def test_a_queue_with_a_hostile_name_has_its_page(driver: webdriver.Chrome, scen
 @pytest.mark.parametrize("is_dark", [False, True], ids=["light", "dark"])
 def test_everybody_can_use_each_page(driver: webdriver.Chrome, scene: Scene, page: str, is_dark: bool) -> None:
     show(driver, is_dark=is_dark)
-    driver.get(scene.page(page))
+    open_page(driver, scene, page)
     axe = Axe(driver)
     axe.inject()
     found = axe.run(options=RULES)
@@ -236,7 +243,7 @@ def test_everybody_can_use_each_page(driver: webdriver.Chrome, scene: Scene, pag
 
 @pytest.mark.parametrize("page", PAGES)
 def test_no_page_is_wider_than_the_screen(driver: webdriver.Chrome, scene: Scene, page: str) -> None:
-    driver.get(scene.page(page))
+    open_page(driver, scene, page)
     for width in (320, 400, 1_600):
         show(driver, width=width)
         assert driver.execute_script("return document.documentElement.scrollWidth") <= width
@@ -244,7 +251,7 @@ def test_no_page_is_wider_than_the_screen(driver: webdriver.Chrome, scene: Scene
 
 @pytest.mark.parametrize("page", PAGES)
 def test_without_a_script_a_page_shows_the_same(driver: webdriver.Chrome, scene: Scene, page: str) -> None:
-    driver.get(scene.page(page))
+    open_page(driver, scene, page)
     title = text_of(driver, "h1")
     show(driver, has_scripts=False)
     driver.get(scene.page(page))
