@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from signal import SIGKILL, Signals
+from signal import SIG_IGN, SIGKILL, SIGTERM, Signals, signal
 from threading import Lock, Thread
 from typing import Any, ClassVar
 
@@ -193,18 +193,16 @@ def silence() -> None:
         java.lang.System.setErr(java.io.PrintStream(java.io.OutputStream.nullOutputStream()))
 
 
-def java_exit_code(timeout_s: float = _END_TIMEOUT_S) -> int | None:
-    """Returns the exit code of the JVM that `create` has started; None if the JVM runs, or was not started here.
-
-    The code is negative if a signal has ended the JVM.
-    """
-    process: subprocess.Popen[bytes] | None = getattr(SparkContext._gateway, "proc", None)
+def how_java_ended() -> str | None:
+    """Returns how the JVM that `create` has started has ended; None if the JVM runs, or was not started here."""
+    process = getattr(SparkContext._gateway, "proc", None)
     if process is None:
         return None
     try:
-        return process.wait(timeout_s)
+        code = process.wait(_END_TIMEOUT_S)
     except subprocess.TimeoutExpired:
         return None
+    return f"with exit code {code}" if code >= 0 else f"by {Signals(-code).name}"
 
 
 def kill() -> None:
@@ -252,8 +250,9 @@ class _SignalForwarder:
 def _create_local(checkpoint_locations: Sequence[str], driver_memory: str) -> SparkSession:
     """Starts Spark in a JVM that this process starts.
 
-    The JVM gets its own session: otherwise a signal to the process group would end the JVM before the batch in
-    progress. The JVM ends when this process does, because its standard input is a pipe from this process.
+    The JVM gets its own session, and ignores SIGTERM, as its workers do: otherwise a signal to the process group, or to
+    all processes of a service at once, would end the JVM before the batch in progress. The JVM ends when this process
+    does, because its standard input is a pipe from this process.
     """
     java = find_java()
     os.environ["SPARK_HOME"] = str(_SPARK_HOME)
@@ -283,9 +282,13 @@ def _launching() -> Iterator[None]:
     """
     started: list[_JavaOutput] = []
 
-    def start(command: list[str], **more: Any) -> subprocess.Popen[bytes]:
+    def start(command: list[str], *, preexec_fn: Callable[[], object], **more: Any) -> subprocess.Popen[bytes]:
+        def ignore_stop_signals() -> None:
+            preexec_fn()
+            signal(SIGTERM, SIG_IGN)  # the JVM leaves what was ignored before it started
+
         # If Java does not start, it writes the reason to its standard output.
-        more |= {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        more |= {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "preexec_fn": ignore_stop_signals}
         # A signal that interrupts Popen itself would leave a process that is not in `started`.
         with stop_signals.deferred():
             started.append(_JavaOutput(subprocess.Popen(command, **more)))

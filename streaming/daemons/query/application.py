@@ -101,8 +101,5 @@ def _stop(spark: SparkSession, signals: StopSignals) -> None:
         if not returns(spark.stop, signals):
             session.kill()
     except Exception:
-        if session.java_exit_code() is None:
-            # The signal that stops this program may have been sent to Java too, which then answers with errors.
-            if not signals.stop.is_set():
-                raise
-            session.kill()
+        if session.how_java_ended() is None:
+            raise

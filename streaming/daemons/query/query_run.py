@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from signal import Signals
 from typing import Protocol
 
 from pyspark.sql import SparkSession
@@ -117,27 +116,11 @@ class QueryRun:
         except UserError:
             raise
         except Exception:
-            code = self._java_exit_code()
-            if code is None:
+            ended = session.how_java_ended()
+            if ended is None:
                 raise
-            return self._without_java(code)
-
-    def _java_exit_code(self) -> int | None:
-        """Returns Java's exit code after a failure; None if Java runs.
-
-        A signal that stops this program may have been sent to Java too. Spark takes some seconds to end then.
-        """
-        code = session.java_exit_code()
-        is_ending = code is None and self.signals.stop.is_set()
-        return session.java_exit_code(_STOP_TIMEOUT_S) if is_ending else code
-
-    def _without_java(self, code: int) -> int:
-        """Returns this program's exit code after Java has ended. Reports Java's end unless both were asked to stop."""
-        if self.signals.stop.is_set() and stop_signals.is_stop_code(code):
-            return 0
-        ended = f"with exit code {code}" if code >= 0 else f"by {Signals(-code).name}"
-        logs.report(f"The {self.kind.name}'s query failed: its Java process was ended {ended}")
-        return 1
+            logs.report(f"The {self.kind.name}'s query failed: its Java process was ended {ended}")
+            return 1
 
     def _undisturbed(self) -> StreamingQuery:
         """Runs the query, again after each failure that the previous program has caused. Returns the last query."""
@@ -196,9 +179,6 @@ class QueryRun:
             AccessDeniedError: Kafka denies the program access.
         """
         failure = query_failure.reason_of(query)
-        # A Java that was asked to end still tells for an instant that its queries have failed.
-        if failure is not None and (code := self._java_exit_code()) is not None:
-            return self._without_java(code)
         refusals = [each.denied for each in self._all_writers() if each.denied is not None]
         denied = refusals[0] if refusals else access.java_denial(failure or "")
         if denied is not None:
