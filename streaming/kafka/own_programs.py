@@ -3,6 +3,7 @@
 Each program is a member of a consumer group.
 """
 
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -14,6 +15,7 @@ from streaming.kafka.admin import ADMIN_TIMEOUT_S, Admin, GroupMember
 from streaming.kafka.clients import Cluster
 from streaming.system import hints, runs
 from streaming.system.client_ids import has_ended, process_of
+from streaming.system.paths import shown, working_directory
 from streaming.system.threads import started
 from streaming.wire.own_groups import own_group
 from streaming.wire.topics import Topics
@@ -30,6 +32,8 @@ PROGRAMS = {
 # Program that needs a file -> its command.
 _WITH_FILE = {"observer": "observe", "activator": "activator", "host": "host"}
 _OF_FILE, _OF_SERVICES = ("monitor", "observer", "activator"), ("monitor", "router", "transport")
+# The note that a command that runs has advised to start a `run`.
+_RUN = "run"
 # The programs that `run` runs in its own process.
 _OF_PROCESS = ("monitor", "router")
 
@@ -65,15 +69,7 @@ def members(kafka: Cluster, topics: Topics, program: str) -> list[GroupMember]:
     return found
 
 
-def absence(  # noqa: PLR0913  (the program, and what is known of its surroundings)
-    kafka: Cluster,
-    topics: Topics,
-    program: str,
-    which: str = "",
-    file: str | None = None,
-    *,
-    has_services: bool = False,
-) -> str | None:
+def absence(kafka: Cluster, topics: Topics, program: str, which: str = "", file: str | None = None) -> str | None:
     """Returns the sentence about a program that does not run, with advice; None if it runs.
 
     Args:
@@ -82,7 +78,6 @@ def absence(  # noqa: PLR0913  (the program, and what is known of its surroundin
         program: The program.
         which: The words that limit the sentence's consequence to a part of the work; empty: no limit.
         file: The activator's file, if it is known.
-        has_services: Whether services are defined, so that the programs of services are needed too.
 
     The errors are those of `is_running`.
     """
@@ -90,7 +85,7 @@ def absence(  # noqa: PLR0913  (the program, and what is known of its surroundin
         return None
     group_id, consequence = PROGRAMS[program]
     sentence = f"no {program} is in the consumer group {topics.prefix}{group_id}, so {consequence}{which}"
-    return with_advice(sentence, how_to_start(kafka, topics, program, file, has_services=has_services))
+    return with_advice(sentence, how_to_start(kafka, topics, program, file))
 
 
 def with_advice(sentence: str, advice: str) -> str:
@@ -98,51 +93,86 @@ def with_advice(sentence: str, advice: str) -> str:
     return f"{sentence}. {advice}" if advice else sentence
 
 
-def how_to_start(
-    kafka: Cluster, topics: Topics, program: str, file: str | None = None, *, has_services: bool = False
-) -> str:
-    """Returns the advice on how to start a program that does not run, alone or with the programs that belong to it.
+def how_to_start(kafka: Cluster, topics: Topics, program: str, file: str | None = None) -> str:
+    """Returns the advice on how to start a program that does not run, together with all that is needed or alone.
 
-    `run` fails if one of its programs runs or is being started, so the advice names `run` only otherwise.
+    The last `run` is what the user needs, with a file or the programs of services added if this program needs them.
+    `run` fails if one of its programs runs or is being started, so the program is started alone then. A command names
+    a `run` once in an answer, and starts alone what else is missing: the user who follows all advice has all programs.
 
     Args:
         kafka: The cluster.
         topics: The topics.
         program: The program.
-        file: The file of the program, if it is known.
-        has_services: Whether services are defined, so that the programs of services are needed too.
+        file: The file of the program, if the cluster tells it.
 
     Returns:
         A sentence without its period; empty if the command that runs has given this advice before.
     """
     run = runs.last(kafka.bootstrap_servers, topics.prefix)
     if run is not None and run.is_running and program in run.programs:
-        return _once(run.doing(), run.doing())
-    others = _together_with(program)
-    asked = {other: started(partial(_is_in_the_way, kafka, topics, run, other)) for other in others}
-    in_the_way = {other for other, each in asked.items() if each.result()}
-    if run is not None and in_the_way and program in run.programs and in_the_way.isdisjoint(run.programs):
-        return _again(run, needs_file=False, needs_services=False)  # such a `run` starts none of them
-    is_second = run is not None and run.is_running and not set(others).isdisjoint(run.programs)
-    is_alone = not others or is_second or bool(in_the_way)
-    if file is None and program in _OF_FILE:
+        return run.doing() if hints.is_new(run.doing()) else ""
+    if program in _OF_FILE and (file is None or (program == "monitor" and run is not None)):
         file = _last_file(kafka, topics, run)
-    is_of_file = run is not None and file in (None, run.file)  # otherwise it was for another file
-    if run is not None and (is_of_file or (has_services and run.file is None)):
-        if file is not None and not is_of_file and program in _OF_FILE and Path(file).exists():
-            run = structs.replace(run, file=file)
-        file = run.shown_file() if is_of_file else file
-        if not is_alone:
-            is_of_services = has_services or program not in _OF_FILE
-            return _again(run, needs_file=program not in _OF_SERVICES, needs_services=is_of_services)
-    alone = command(program, file if file and program in _OF_FILE else "FILE")
-    if is_alone:
-        return _once(alone, f"Start one: `{alone}`")
-    files = [file or "FILE"] if program in _OF_FILE else []
+    file = file if program in _OF_FILE else None
+    if not _is_first(program, file):
+        return ""
+    alone = command(program, _shown(file))
+    is_possible, has_others = _is_run_possible(kafka, topics, program, run)
+    if not is_possible or not hints.is_new(_RUN):
+        return f"Start one: `{alone}`"
+    if run is not None and (has_others or file in (None, run.file)):
+        return _again(run, run, program)
+    if run is not None and run.file is None and Path(str(file)).exists():
+        return _again(structs.replace(run, file=file, services=True), run, program)
+    return f"{_together(program, file)}, or {a_program(program)} alone: `{alone}`"
+
+
+def _together(program: str, file: str | None) -> str:
+    """Returns the sentence with the command that starts a program and all that belongs to it, with a `run`."""
+    files = [_shown(file)] if program in _OF_FILE else []
     what = "all that the activator's FILE needs" if files else "all that services need"
-    what += " (without FILE: that services need)" if program == "monitor" and not file else ""
-    together = hints.command("run", *files)
-    return _once(together, f"Start {what}: `{together}`, or {a_program(program)} alone: `{alone}`")
+    what += " (without FILE: that services need)" if program == "monitor" and file is None else ""
+    _note_start([*(_OF_FILE if files else ()), *(() if file else _OF_SERVICES)], file)
+    return f"Start {what}: `{hints.command('run', *files)}`"
+
+
+def _is_run_possible(kafka: Cluster, topics: Topics, program: str, run: runs.Run | None) -> tuple[bool, bool]:
+    """Returns whether a `run` that starts a program would start, as far as this is known.
+
+    Also returns whether only the last `run` as it was would start, because other programs run that it does not start.
+
+    Args:
+        kafka: The cluster.
+        topics: The topics.
+        program: The program.
+        run: The last `run`.
+    """
+    others = [each for programs in (_OF_FILE, _OF_SERVICES) if program in programs for each in programs]
+    if not others or (run is not None and run.is_running and not set(others).isdisjoint(run.programs)):
+        return False, False
+    asked = {each: started(partial(_is_in_the_way, kafka, topics, run, each)) for each in others if each != program}
+    in_the_way = {each for each, answer in asked.items() if answer.result()}
+    has_others = bool(in_the_way)
+    has_own = run is not None and program in run.programs and in_the_way.isdisjoint(run.programs)
+    return has_own or not has_others, has_others
+
+
+def _again(needed: runs.Run, last: runs.Run, program: str) -> str:
+    """Returns the sentence with the command that starts a `run` again, with all that a program needs.
+
+    Args:
+        needed: The last `run`, with the file that is needed now.
+        last: The last `run`.
+        program: The program.
+    """
+    needs_file, needs_services = program not in _OF_SERVICES, program not in _OF_FILE
+    again = needed.line(needed.words(needs_file=needs_file, needs_services=needs_services))
+    as_it_was = last.line(last.words(needs_file=False, needs_services=False))
+    has_file, has_services = needs_file or needed.file is not None, needs_services or needed.services
+    has_services |= needed.file is None  # such a `run` is for services
+    _note_start([*(_OF_FILE if has_file else ()), *(_OF_SERVICES if has_services else ())], needed.file)
+    return f"Start {'all again' if again == as_it_was else 'all that is needed'}: `{again}`"
 
 
 def _last_file(kafka: Cluster, topics: Topics, run: runs.Run | None) -> str | None:
@@ -151,27 +181,26 @@ def _last_file(kafka: Cluster, topics: Topics, run: runs.Run | None) -> str | No
     Returns the word for a file if the activator was started alone, and its file is gone.
     """
     file = runs.last_file(kafka.bootstrap_servers, topics.prefix)
-    is_alone = file is not None and (run is None or file != run.file)
-    return "FILE" if is_alone and not Path(str(file)).exists() else file
+    file = run.file if file is None and run is not None else file
+    if file is None or Path(file).exists():
+        return file
+    return None if run is not None and file == run.file else "FILE"
 
 
-def _again(run: runs.Run, *, needs_file: bool, needs_services: bool) -> str:
-    """Returns the sentence with the command that starts a `run` again, with the file and the programs needed now."""
-    again = run.line(run.words(needs_file=needs_file, needs_services=needs_services))
-    is_same = again == run.line(run.words(needs_file=False, needs_services=False))
-    said = _once(again, f"Start {'all again' if is_same else 'all that is needed'}: `{again}`")
-    # A user who starts the programs of services too does not need the command without them.
-    hints.is_new(run.line(run.words(needs_file=needs_file, needs_services=False)))
-    return said
+def _is_first(program: str, file: str | None) -> bool:
+    """Notes the start of a program; returns whether the command that runs has advised no such start before."""
+    return hints.is_new(f"{program} {file if program in _WITH_FILE else ''}")
 
 
-def _together_with(program: str) -> list[str]:
-    """Returns the programs that `run` starts together with a program."""
-    return [each for run in (_OF_FILE, _OF_SERVICES) if program in run for each in run if each != program]
+def _note_start(programs: Iterable[str], file: str | None) -> None:
+    """Notes that the command that runs has advised the start of programs, with a file that is known or not."""
+    for program in programs:
+        for each in {file, None}:
+            _is_first(program, each)
 
 
-def _once(advice: str, sentence: str) -> str:
-    return sentence if hints.is_new(advice) else ""
+def _shown(file: str | None) -> str:
+    return "FILE" if file is None else shown(file, working_directory())
 
 
 def command(program: str, file: str = "FILE") -> str:

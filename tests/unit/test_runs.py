@@ -1,6 +1,7 @@
 """The note of the last `run`: views know by it of one that starts or was killed, and how it was started."""
 
 import os
+import re
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -298,12 +299,13 @@ class TestHowToStart:
         runs.note_activator(KAFKA.bootstrap_servers, TOPICS.prefix, own)
         for program in OF_FILE:
             said = self.said(program)
+            if is_of_file is False:
+                again = f"queue-activation --config /etc/o.toml run {own} --services"
+                assert said == f"Start all that is needed: `{again}`"
+                continue
             assert f"`queue-activation run {own}`, or a" in said
             assert "without FILE" not in said
             assert "o.toml" not in said.replace(str(own), "")
-        if is_of_file is False:
-            said = own_programs.how_to_start(KAFKA, TOPICS, "monitor", has_services=True)
-            assert said == f"Start all that is needed: `queue-activation --config /etc/o.toml run {own} --services`"
         own.unlink()
         assert "`queue-activation run FILE`, or a" in self.said("monitor"), "the file is not known any more"
         with runs.noted(run):
@@ -323,6 +325,41 @@ class TestHowToStart:
     def test_the_file_of_config_comes_before_the_command(self, file: Path) -> None:
         leave(note(file, config="/etc/o.toml", state=State.ENDED))
         assert self.said("monitor") == f"Start all again: `queue-activation --config /etc/o.toml run {file}`"
+
+    @pytest.mark.usefixtures("members", "command")
+    @pytest.mark.parametrize("is_of_file", [True, False, None], ids=["run FILE", "run", "no run"])
+    @pytest.mark.parametrize("order", [1, -1])
+    def test_an_answer_names_one_run_and_what_is_missing_beside_it(
+        self, file: Path, is_of_file: bool | None, order: int
+    ) -> None:
+        """Whoever follows all advice of an answer has all programs, each once."""
+        if is_of_file is not None:
+            leave(note(file if is_of_file else None, state=State.ENDED))
+        programs = list(dict.fromkeys([*OF_SERVICES, *OF_FILE]))[::order]
+        files = {each: str(file) if each in OF_FILE else None for each in programs}
+        said = [self.said(each, files[each]) for each in programs]
+        lines = re.findall(r"`queue-activation ([^`]*)`", "; ".join(re.sub(", or an? .*", "", each) for each in said))
+        assert [line.split()[0] for line in lines].count("run") == 1
+        started: list[str] = []
+        for line in lines:
+            command = line.split()[0].replace("observe", "observer")
+            of_file, of_services = str(file) in line, "--services" in line or line == "run"
+            run = [*(OF_FILE if of_file else []), *(OF_SERVICES if of_services else [])]
+            started += dict.fromkeys(run if command == "run" else [command])
+        assert sorted(started) == sorted(programs), lines
+
+    @pytest.mark.usefixtures("members")
+    def test_all_commands_give_the_same_advice_on_one_program(self, file: Path) -> None:
+        """One knows the activator's file from Kafka, and another knows none."""
+        leave(note(file, state=State.ENDED))
+        with runs.noted(note()):
+            pass
+        for known in (None, str(file)):
+            assert self.said("monitor", known) == "Start all again: `queue-activation run`"
+            assert self.said("router", known) == "Start all again: `queue-activation run`"
+        assert (
+            self.said("activator", str(file)) == f"Start all that is needed: `queue-activation run {file} --services`"
+        )
 
     @pytest.mark.usefixtures("members", "command")
     def test_once_is_enough(self, file: Path) -> None:
@@ -358,19 +395,6 @@ class TestKilled:
         members["p-queue-activation-observer"] = [member(os.getppid(), "activator.toml")]
         for program in ("monitor", "activator"):
             assert own_programs.how_to_start(KAFKA, TOPICS, program).startswith("Start one: ")
-
-    @pytest.mark.usefixtures("members", "command")
-    def test_with_services_one_command_is_named_that_starts_what_they_need_too(
-        self, file: Path, dead: Identity
-    ) -> None:
-        leave(note(file, dead, state=State.READY))
-        said = [
-            own_programs.absence(KAFKA, TOPICS, program, has_services=program != "observer")
-            for program in ("monitor", "router", "transport", "observer")
-        ]
-        needed = f"Start all that is needed: `queue-activation run {file} --services`"
-        assert [each is not None and "queue-activation run" in each for each in said] == [True, False, False, False]
-        assert str(said[0]).endswith(needed)
 
     def test_a_monitor_that_was_started_alone_since_runs(
         self, file: Path, dead: Identity, members: dict[str, list[GroupMember]]

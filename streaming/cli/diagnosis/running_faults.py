@@ -92,7 +92,7 @@ class RunningInstance:
         if begin:
             self.warn(f"not up yet: {', '.join(begin)}. {next(iter(begin.values()))}")
         running = [each for each in programs if each not in begin]
-        return self._looked_at({f"the {each}": partial(self._program, each, has_services) for each in running})
+        return self._looked_at({f"the {each}": partial(self._program, each) for each in running})
 
     def work(self, *, has_services: bool = True) -> Iterator[Fault]:
         """Yields the faults of the work: queues without readers, messages that wait, and dead letters.
@@ -111,9 +111,8 @@ class RunningInstance:
             except (AccessDeniedError, TooOldError) as error:
                 self.warn(f"not looked at: {error}")
 
-    def _program(self, program: str, has_services: bool) -> Iterator[Fault]:
-        file = activators.file_of(self.topics, self.activators)
-        problem = absence(self.kafka, self.topics, program, file=file, has_services=has_services)
+    def _program(self, program: str) -> Iterator[Fault]:
+        problem = absence(self.kafka, self.topics, program, file=activators.file_of(self.topics, self.activators))
         if problem is not None:
             yield Fault("program down", program, problem)
         else:
