@@ -70,7 +70,12 @@ class Filters:
     ] = None
     state: Annotated[
         list[EndpointState] | None,
-        part_of_definition("--state", "Only the endpoints in this state. Repeatable.", **choice(EndpointState)),
+        part_of_definition(
+            "--state",
+            "Only the endpoints in this state: started outbound (SO), conversing (CO), disconnected inbound (DI), "
+            "disconnected outbound (DO), error (ER) or closed (CD). Repeatable.",
+            **choice(EndpointState),
+        ),
     ] = None
     idle: Annotated[
         Duration | None,
