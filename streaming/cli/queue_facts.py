@@ -282,6 +282,21 @@ def no_queue(cluster: Cluster, topics: Topics, queue: str) -> UserError:
     )
 
 
+def without_topic(cluster: Cluster, topics: Topics, queue: str, refusal: UserError) -> UserError:
+    """Returns the error about a queue that has no topic. If the queue is unknown, adds the queues that may be meant.
+
+    Args:
+        cluster: The cluster.
+        topics: The topics.
+        queue: The queue.
+        refusal: The error of the client.
+    """
+    with suppress(UserError):  # a sender or a reader needs no right to look for other queues
+        known = _known(cluster, topics, _commanded(cluster, topics))
+        return refusal if queue in known else UserError(f"{refusal}{did_you_mean(queue, known)}")
+    return refusal
+
+
 def _commanded(cluster: Cluster, topics: Topics) -> dict[str, bool]:
     """Returns queue -> whether it exists, for each queue that a command has named. Raises as `find` does."""
     with TopicFollower(cluster, [topics.commands], Start.BEGINNING) as follower:

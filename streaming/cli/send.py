@@ -37,7 +37,8 @@ def send(
 ) -> None:
     """Send a message, or each line of standard input, to a queue, and report the arrival."""
     from producers.producer import Message, QueueProducer
-    from streaming.cli import queue_losses
+    from producers.queue_topics import NoTopicError
+    from streaming.cli import queue_facts, queue_losses
 
     kafka = place.cluster()
     _warn_of_services(kafka, place.topics(), queue)
@@ -48,9 +49,9 @@ def send(
                 producer.send_many(Message(queue, value, group) for value in values)
             except (TransactionAbortedError, ClientUnusableError) as error:
                 raise UserError(f"{error}. {sent:,} messages were sent before this error.") from None
-            except UserError:
+            except NoTopicError as error:
                 _refuse_group(kafka, place.topics(), queue)
-                raise
+                raise queue_facts.without_topic(kafka, place.topics(), queue, error) from None
             sent += len(values)
     say(f"{plural(sent, 'message')} sent to {queue}", err=True)
     queue_losses.warn_of_nobody(kafka, place.topics(), [queue])
