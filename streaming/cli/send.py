@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from queue import Empty, Queue
 from threading import Thread
 from typing import Annotated
@@ -50,22 +49,10 @@ def send(
             except (TransactionAbortedError, ClientUnusableError) as error:
                 raise UserError(f"{error}. {sent:,} messages were sent before this error.") from None
             except NoTopicError as error:
-                _refuse_group(kafka, place.topics(), queue)
                 raise queue_facts.without_topic(kafka, place.topics(), queue, error) from None
             sent += len(values)
     say(f"{plural(sent, 'message')} sent to {queue}", err=True)
     queue_losses.warn_of_nobody(kafka, place.topics(), [queue])
-
-
-def _refuse_group(kafka: Cluster, topics: Topics, queue: str) -> None:
-    """Raises UserError if a queue stands for a consumer group, whose messages are in other topics."""
-    from streaming.cli import monitor_rows, queue_facts
-
-    row = None
-    with suppress(UserError):  # the reason of the refusal stays
-        row = queue_facts.row_of(kafka, topics, queue)
-    if row is not None and monitor_rows.observed(row) is not None:
-        raise UserError(f"Queue {queue} stands for a consumer group. Send to a topic that the group reads.") from None
 
 
 def _warn_of_services(kafka: Cluster, topics: Topics, queue: str) -> None:
