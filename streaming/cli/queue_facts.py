@@ -98,6 +98,11 @@ class QueueFacts:
         return None if self.group is None or self.group.problem else self.group.members
 
     @property
+    def unread_now(self) -> int | None:
+        """Returns the present backlog of the queue's group; None without a group, or if the backlog is not known."""
+        return None if self.group is None else self.group.backlog
+
+    @property
     def reader(self) -> str:
         """Returns the fate of the reader that was requested last; empty if the reader may still come."""
         if self.is_nobody:
