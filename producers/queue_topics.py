@@ -20,6 +20,10 @@ _log = logging.getLogger(__name__)
 _MAX_TOLD = 10
 
 
+class NoTopicError(UserError):
+    """A queue has no topic."""
+
+
 def create_queue_topics(  # noqa: PLR0913 - each is named by the caller
     bootstrap_servers: str,
     queues: Iterable[str],
@@ -97,7 +101,8 @@ def check_topics(admin: Admin, rights: Rights, own_topic: str, which: str = "the
         which: The name for such topics in the error.
 
     Raises:
-        UserError: A topic does not exist, or Kafka refuses or cannot be reached.
+        NoTopicError: The topic of a queue does not exist.
+        UserError: A topic of the programs does not exist, or Kafka refuses or cannot be reached.
     """
     missing = rights.keys() - admin.find_topics(rights).keys()
     if not missing:
@@ -108,7 +113,7 @@ def check_topics(admin: Admin, rights: Rights, own_topic: str, which: str = "the
             f"`{hints.command('topics', servers=admin.servers, prefix=prefix_of(own_topic))}`."
         )
     name = min(missing)
-    raise UserError(
+    raise NoTopicError(
         f"Queue {name!r} has no topic. Create it with "
         f"`{hints.command('queue', 'create', name, servers=admin.servers, prefix=prefix_of(own_topic))}` or with "
         "`producers.create_queue_topics`."

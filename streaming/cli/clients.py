@@ -175,11 +175,17 @@ def read(
     place: Place,
 ) -> None:
     """Read a queue until it is empty, print its messages, and exit: a reader program for the activator or a host."""
+    from producers.queue_topics import NoTopicError
     from producers.reader import QueueReader
     from producers.reader_program import read_until_empty
+    from streaming.cli import queue_facts
 
-    config = place.cluster().config
-    with QueueReader(place.bootstrap_servers, queue, topic_prefix=place.topic_prefix, kafka_config=config) as reader:
+    kafka, prefix = place.cluster(), place.topic_prefix
+    try:
+        its = QueueReader(place.bootstrap_servers, queue, topic_prefix=prefix, kafka_config=kafka.config)
+    except NoTopicError as error:
+        raise queue_facts.without_topic(kafka, place.topics(), queue, error) from None
+    with its as reader:
         if read_until_empty(reader, max_messages, wait.ms / 1000, partial(_print_all, work_s=work)) == 0:
             say(f"queue {queue}: no message came for this reader within {wait}", err=True)
 

@@ -18,7 +18,11 @@ UNCERTAIN = (
 
 
 def observed(
-    row: Mapping[str, Any], present: Present = NOBODY_MISSING, blind: str = "", members_now: int | None = None
+    row: Mapping[str, Any],
+    present: Present = NOBODY_MISSING,
+    blind: str = "",
+    members_now: int | None = None,
+    unread_now: int | None = None,
 ) -> Observed | None:
     """Returns the observer's facts in a row of the monitors view; None if the queue's readers report.
 
@@ -27,6 +31,7 @@ def observed(
         present: The programs that run.
         blind: The sentence about why no observer can see the group's messages.
         members_now: The present number of the group's members; None if it is not known.
+        unread_now: The present backlog of the group; None if it is not known.
     """
     if (members := row.get("members")) is None:
         return None
@@ -35,7 +40,7 @@ def observed(
     as_of = None if as_of_ms is None else instant_and_age(iso_time(as_of_ms))
     if row.get("queue") in present.unwatched:
         blind = without_entry([row])
-    return Observed(members, row.get("one_more"), silent, present.observer, blind, as_of, members_now)
+    return Observed(members, row.get("one_more"), silent, present.observer, blind, as_of, members_now, unread_now)
 
 
 def needs_host(row: Mapping[str, Any]) -> bool:

@@ -37,6 +37,8 @@ SESSIONS_MS = 600_000
 # The search for notifications begins this long before the last activation, if its time is known.
 _ACTIVATIONS_MS = 3_600_000
 _LAST_ACTIVATIONS = 5
+# The most topics of a consumer group that an error names.
+_MOST_TOPICS = 10
 
 
 @dataclass
@@ -94,6 +96,11 @@ class QueueFacts:
     def members_now(self) -> int | None:
         """Returns the number of members of the queue's group; None without a group, or if the number is not known."""
         return None if self.group is None or self.group.problem else self.group.members
+
+    @property
+    def unread_now(self) -> int | None:
+        """Returns the present backlog of the queue's group; None without a group, or if the backlog is not known."""
+        return None if self.group is None else self.group.backlog
 
     @property
     def reader(self) -> str:
@@ -279,6 +286,40 @@ def no_queue(cluster: Cluster, topics: Topics, queue: str) -> UserError:
         f"{did_you_mean(queue, _known(cluster, topics, commanded))} "
         f"`{hints.command('queues')}` lists the queues; {create}. A consumer group needs no topic of its "
         "name, but an entry with `group` in the activator's file, and `topics` there until it has committed something."
+    )
+
+
+def without_topic(cluster: Cluster, topics: Topics, queue: str, refusal: UserError) -> UserError:
+    """Returns the error about a queue that has no topic.
+
+    Names the queues that may be meant if the queue is unknown, and the topics of a consumer group if the queue stands
+    for the group.
+
+    Args:
+        cluster: The cluster.
+        topics: The topics.
+        queue: The queue.
+        refusal: The error of the client.
+    """
+    with suppress(UserError):  # a sender or a reader needs no right to look for other queues
+        row = row_of(cluster, topics, queue)
+        if row is not None and monitor_rows.observed(row) is not None:
+            return _elsewhere(cluster, topics, queue, row)
+        known = _known(cluster, topics, _commanded(cluster, topics))
+        return refusal if queue in known else UserError(f"{refusal}{did_you_mean(queue, known)}")
+    return refusal
+
+
+def _elsewhere(cluster: Cluster, topics: Topics, queue: str, row: dict[str, Any]) -> UserError:
+    """Returns the error about a queue that stands for a consumer group, with the group's topics if they are known."""
+    told = activators.read(cluster, topics, {queue}).get(queue, [])
+    group = _group(cluster, topics, QueueFacts(queue, None, None, row, activators=told))
+    names = [] if group is None else [*group.topics]
+    more = f" and {len(names) - _MOST_TOPICS:,} more" if len(names) > _MOST_TOPICS else ""
+    where = f"topic{'s' if len(names) > 1 else ''} {', '.join(names[:_MOST_TOPICS])}{more}"
+    return UserError(
+        f"Queue {queue} stands for a consumer group, whose messages are in "
+        f"{where if names else 'the topics that the group reads'}. Send and read them there, with any client of Kafka."
     )
 
 

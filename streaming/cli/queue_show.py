@@ -72,7 +72,7 @@ def _situation(facts: QueueFacts) -> Situation | None:
         switch_on=hints.command("queue", "alter", facts.name, "--status", "ON"),
         hindrance=next((each for each in Hindrance if each.value == row.get("hindrance")), None),
         waiting_where=row.get("tasks_waiting_where", 0),
-        observed=observed(row, facts.present, facts.blind, facts.members_now),
+        observed=observed(row, facts.present, facts.blind, facts.members_now, facts.unread_now),
     )
 
 
@@ -195,9 +195,12 @@ def _state(facts: QueueFacts) -> list[str]:
 
 
 def since(facts: QueueFacts) -> str:
-    """Returns a remark that the count of unread messages is old; empty if the count is current."""
+    """Returns a remark that the count of unread messages is old; empty if the count is current.
+
+    The view also shows the present backlog of the group, which may differ from the observer's last count.
+    """
     now = _situation(facts)
-    is_old = now is not None and now.observed is not None and now.observed.is_late(now.unread)
+    is_old = now is not None and now.observed is not None and not now.observed.is_count_of_now(now.unread)
     return " when an observer last reported it" if is_old else ""
 
 

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from queue import Empty, Queue
 from threading import Thread
 from typing import Annotated
@@ -37,7 +36,8 @@ def send(
 ) -> None:
     """Send a message, or each line of standard input, to a queue, and report the arrival."""
     from producers.producer import Message, QueueProducer
-    from streaming.cli import queue_losses
+    from producers.queue_topics import NoTopicError
+    from streaming.cli import queue_facts, queue_losses
 
     kafka = place.cluster()
     _warn_of_services(kafka, place.topics(), queue)
@@ -48,23 +48,11 @@ def send(
                 producer.send_many(Message(queue, value, group) for value in values)
             except (TransactionAbortedError, ClientUnusableError) as error:
                 raise UserError(f"{error}. {sent:,} messages were sent before this error.") from None
-            except UserError:
-                _refuse_group(kafka, place.topics(), queue)
-                raise
+            except NoTopicError as error:
+                raise queue_facts.without_topic(kafka, place.topics(), queue, error) from None
             sent += len(values)
     say(f"{plural(sent, 'message')} sent to {queue}", err=True)
     queue_losses.warn_of_nobody(kafka, place.topics(), [queue])
-
-
-def _refuse_group(kafka: Cluster, topics: Topics, queue: str) -> None:
-    """Raises UserError if a queue stands for a consumer group, whose messages are in other topics."""
-    from streaming.cli import monitor_rows, queue_facts
-
-    row = None
-    with suppress(UserError):  # the reason of the refusal stays
-        row = queue_facts.row_of(kafka, topics, queue)
-    if row is not None and monitor_rows.observed(row) is not None:
-        raise UserError(f"Queue {queue} stands for a consumer group. Send to a topic that the group reads.") from None
 
 
 def _warn_of_services(kafka: Cluster, topics: Topics, queue: str) -> None:

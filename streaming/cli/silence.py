@@ -22,6 +22,8 @@ class Silence:
         self._servers = servers
         self._is_kafka_silent = False
         self._is_monitor_silent = is_told
+        # When a monitor that fell silent had last left a sign of life.
+        self._last_sign: str | None = None
 
     def tell(self) -> None:
         """Says on the standard error what has changed since the last call."""
@@ -35,11 +37,15 @@ class Silence:
         # Whether a monitor runs that is just starting, or that was not looked for yet, is known soon.
         if self._is_kafka_silent or self._contact.is_normal:
             return
-        if sentence and not self._is_monitor_silent:
-            _say(sentence)
-        elif not sentence and self._is_monitor_silent:
+        sign = self._contact.committed
+        if sentence:
+            if not self._is_monitor_silent:
+                _say(sentence)
+            self._is_monitor_silent, self._last_sign = True, sign
+        # A monitor joins its group before it is ready, and the last sign of its predecessor may still be in time.
+        elif self._is_monitor_silent and (sign is None or sign != self._last_sign):
             _say("the monitor runs")
-        self._is_monitor_silent = bool(sentence)
+            self._is_monitor_silent = False
 
 
 def _say(sentence: str) -> None:

@@ -2,6 +2,7 @@
 
 import io
 import re
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -279,8 +280,23 @@ def test_of_a_group_that_nobody_looks_at_any_more_the_count_is_told_as_that_of_t
         assert sections["group"] == "readers: Empty, 0 members, backlog 3"
         assert sections["state"].startswith("INACTIVE, 0 unread when an observer last reported it, ")
         assert "There was nothing to receive. Messages that have come since activate the queue" in sections["state"]
+    group = replace(group, backlog=0)
     seen = lines_of(QueueFacts("orders", None, None, OFF | IDLE, group=group, present=Present(observer=True)))["state"]
     assert seen.startswith("INACTIVE, 0 unread, ")
+
+
+@pytest.mark.parametrize(("unread", "backlog"), [(0, 0), (0, 3), (1, 0), (1, 1), (2, 5), (1, None)])
+@pytest.mark.parametrize("state", ["NOTIFIED", "RECEIVES_OCCURRING", "INACTIVE"])
+def test_a_count_that_differs_from_the_present_backlog_is_told_as_that_of_a_report(
+    state: str, unread: int, backlog: int | None
+) -> None:
+    group = GroupFacts("readers", "Empty", 0, {"parcels": 3}, backlog=backlog)
+    unread = 0 if state == "INACTIVE" else unread  # by the definition of this state
+    row = OFF | IDLE | {"state": state, "unread_messages": unread, "observer_silent_since": None}
+    facts = QueueFacts("orders", None, None, row, group=group, present=Present(observer=True))
+    told, is_same = lines_of(facts)["state"], backlog in (None, unread)
+    assert told.startswith(f"{state}, {unread} unread{'' if is_same else ' when an observer last reported it'}, ")
+    assert not (backlog and re.search("There is nothing to receive|Nothing is unread", told))
 
 
 def test_members_that_have_come_or_gone_since_are_those_of_now() -> None:

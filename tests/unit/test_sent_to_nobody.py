@@ -10,11 +10,15 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Message
+from msgspec import structs
 
 import producers.producer
 import producers.queue_topics
+import producers.reader
 from producers import workload
-from streaming.cli import activators, tables
+from producers.queue_topics import NoTopicError
+from streaming.cli import activators, group_facts, queue_facts, tables
+from streaming.cli.group_facts import GroupFacts
 from streaming.cli.routing import queue_services
 from streaming.errors import UserError
 from streaming.kafka.access import RightMissingError
@@ -84,6 +88,7 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> Kafka:
     monkeypatch.setattr(tables, "read_monitors", lambda *_: found.read_monitors())
     monkeypatch.setattr(activators, "TopicFollower", found.follow)
     monkeypatch.setattr(queue_services, "leading_to", lambda *_: [])
+    monkeypatch.setattr(queue_facts, "_commanded", lambda *_: {})
     monkeypatch.setattr(producers.producer, "QueueProducer", Producer)
     monkeypatch.setattr(producers.queue_topics, "create_queue_topics", lambda *_arguments, **_options: [])
     return found
@@ -111,17 +116,78 @@ def sent() -> str:
     return said.removeprefix(SENT)
 
 
-@pytest.mark.parametrize("is_group", [True, False])
-def test_a_queue_that_stands_for_a_consumer_group_is_not_to_be_created(
-    kafka: Kafka, monkeypatch: pytest.MonkeyPatch, is_group: bool
-) -> None:
-    def refuse(*_: object) -> None:
-        raise UserError("Queue 'orders' has no topic. Create it")
+def refuse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets the clients refuse each queue, because its topic does not exist."""
 
-    monkeypatch.setattr(Producer, "send_many", refuse)
-    kafka.monitors = [row() | ({"members": 1} if is_group else {})]
-    said = run_command("send", "orders", "a message", code=2)
-    assert ("stands for a consumer group" in said, "Create it" in said) == (is_group, not is_group)
+    def fail(*_: object, **_options: object) -> None:
+        raise NoTopicError("Queue 'orders' has no topic. Create it.")
+
+    monkeypatch.setattr(Producer, "send_many", fail)
+    monkeypatch.setattr(producers.reader, "QueueReader", fail)
+
+
+@pytest.mark.parametrize("words", [("send", "orders", "a message"), ("read", "orders")])
+@pytest.mark.parametrize(
+    ("known", "meant"),
+    [
+        (("oders", "stock"), " Did you mean 'oders'?"),
+        (("stock", "orders-eu"), " Did you mean 'orders-eu'?"),
+        (("orders", "orders-eu"), ""),
+        (("orders-eu", "orders"), ""),
+        (("stock", "payments"), ""),
+    ],
+)
+def test_a_queue_without_a_topic_is_asked_for_that_may_be_meant(
+    monkeypatch: pytest.MonkeyPatch, kafka: Kafka, words: tuple[str, ...], known: tuple[str, str], meant: str
+) -> None:
+    refuse(monkeypatch)
+    commanded, seen = known
+    monkeypatch.setattr(queue_facts, "_commanded", lambda *_: {commanded: True})
+    kafka.monitors = [row(seen)]
+    assert run_command(*words, code=2) == f"error: Queue 'orders' has no topic. Create it.{meant}\n"
+
+
+@pytest.mark.parametrize("words", [("send", "orders", "a message"), ("read", "orders")])
+def test_a_refusal_stays_for_a_user_who_may_not_look_for_other_queues(
+    kafka: Kafka, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    refuse(monkeypatch)
+    kafka.monitors = RightMissingError("Kafka does not grant this user the topic")
+    assert run_command(*words, code=2) == "error: Queue 'orders' has no topic. Create it.\n"
+
+
+@pytest.mark.parametrize("words", [("send", "orders", "a message"), ("read", "orders")])
+@pytest.mark.parametrize(
+    ("topics", "where"),
+    [
+        ((["a", "b"], ["c"]), "topics a, b"),
+        (([], ["c"]), "topic c"),
+        (([*"abcdefghijklm"], []), "topics a, b, c, d, e, f, g, h, i, j and 3 more"),
+        (([], []), "the topics that the group reads"),
+    ],
+)
+def test_of_a_queue_that_stands_for_a_consumer_group_the_topics_are_named(
+    monkeypatch: pytest.MonkeyPatch,
+    kafka: Kafka,
+    words: tuple[str, ...],
+    topics: tuple[list[str], list[str]],
+    where: str,
+) -> None:
+    refuse(monkeypatch)
+    committed, named = topics
+    kafka.monitors = [row(members=1)]
+    kafka.activators = [structs.replace(matched("orders", "/etc/a.toml"), group="its-group", topics=named)]
+    found: dict[str, GroupFacts] = {}
+
+    def find(_kafka: object, group: str, entry: list[str]) -> GroupFacts:
+        return found.setdefault(group, GroupFacts(group, "Empty", topics=dict.fromkeys(committed or entry)))
+
+    monkeypatch.setattr(group_facts, "find", find)
+    assert run_command(*words, code=2) == (
+        f"error: Queue orders stands for a consumer group, whose messages are in {where}. Send and read them there, "
+        "with any client of Kafka.\n"
+    )
+    assert [*found] == ["its-group"]
 
 
 @pytest.mark.parametrize("rows", [[], [row()], [row(state="INACTIVE")]])

@@ -47,8 +47,15 @@ def told(contact: Contact, capsys: pytest.CaptureFixture[str]) -> Callable[[Sile
     return tell
 
 
-def look(contact: Contact, monkeypatch: pytest.MonkeyPatch, problem: str = "", beginning: str = "") -> None:
-    monkeypatch.setattr(contacts, "batches", lambda *_: Batches("monitor", problem=problem, beginning=beginning))
+def look(
+    contact: Contact,
+    monkeypatch: pytest.MonkeyPatch,
+    problem: str = "",
+    beginning: str = "",
+    committed: str | None = None,
+) -> None:
+    found = Batches("monitor", committed, problem=problem, beginning=beginning)
+    monkeypatch.setattr(contacts, "batches", lambda *_: found)
     contact._look_for_monitor()
 
 
@@ -97,6 +104,25 @@ def test_what_was_said_at_the_start_is_not_said_again(
     assert told(its) == []
     look(contact, monkeypatch)
     assert [line.partition(": ")[2] for line in told(its)] == ["the monitor runs"]
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_a_monitor_that_starts_is_told_to_run_once_it_has_committed_a_batch(
+    contact: Contact, told: Callable[[Silence], list[str]], monkeypatch: pytest.MonkeyPatch, is_told: bool
+) -> None:
+    """A monitor joins its group before its first batch. The sign of life of its predecessor may be in time still."""
+    of_predecessor, later, own = (f"2026-09-21T14:12:{second}.000Z" for second in (20, 21, 40))
+    its = news(contact, is_told=is_told)
+    look(contact, monkeypatch, GONE, committed=of_predecessor)
+    assert bool(told(its)) != is_told
+    look(contact, monkeypatch, GONE, committed=later)
+    assert told(its) == []
+    look(contact, monkeypatch, committed=later)
+    assert told(its) == []
+    look(contact, monkeypatch, committed=own)
+    assert [line.partition(": ")[2] for line in told(its)] == ["the monitor runs"]
+    look(contact, monkeypatch, committed=own)
+    assert told(its) == []
 
 
 def test_kafka_that_does_not_answer_is_told_and_nothing_of_the_monitor_meanwhile(

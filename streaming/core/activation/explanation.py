@@ -18,6 +18,7 @@ class Observed:
         blind: The sentence that says why no observer can see the group's messages; empty without such a reason.
         as_of: When the monitor wrote the report, if that is known.
         members_now: The number of members at this moment; None: unknown. A known number replaces the reported number.
+        unread_now: The number of unread messages at this moment; None: unknown.
     """
 
     members: int
@@ -27,6 +28,7 @@ class Observed:
     blind: str = ""
     as_of: str | None = None
     members_now: int | None = None
+    unread_now: int | None = None
 
     def is_missing(self, unread: int) -> bool:
         """Returns whether a report is missing. Observers omit groups that have neither members nor unread messages."""
@@ -35,6 +37,10 @@ class Observed:
     def is_late(self, unread: int) -> bool:
         """Returns whether the report may be out of date, for example its number of unread messages."""
         return bool(self.blind) or self.is_running is False or self.is_missing(unread)
+
+    def is_count_of_now(self, unread: int) -> bool:
+        """Returns whether the report's number of unread messages is that of this moment, as far as this is known."""
+        return not self.is_late(unread) and self.unread_now in (None, unread)
 
     def answer(self, unread: int) -> bool | None:
         """Returns whether one more reader would have work now; None: unknown, for example without an observer."""
@@ -107,7 +113,7 @@ class Situation:
     @property
     def is_count_of_now(self) -> bool:
         """Returns whether the number of unread messages is up to date."""
-        return self.is_watched and not (self.observed is not None and self.observed.is_late(self.unread))
+        return self.is_watched and (self.observed is None or self.observed.is_count_of_now(self.unread))
 
 
 def why(now: Situation) -> list[str]:

@@ -288,6 +288,12 @@ class TestObservedQueues:
                 "There was nothing to receive. Messages that have come since activate the queue as soon as the "
                 "observer sees them and a monitor runs.",
             ),
+            (seen_by(IDLE_GROUP, replace(NOBODY, unread_now=0)), "There is nothing to receive. The next message"),
+            (
+                seen_by(IDLE_GROUP, replace(NOBODY, unread_now=3)),
+                "There was nothing to receive. Messages that have come since activate the queue as soon as the "
+                "observer sees them.",
+            ),
             (replace(IDLE_GROUP, waiting=1), "A reader waits in RECEIVE and would take the next message"),
             (replace(GROUP, state=State.ABSENT, is_on=False), "The queue is OFF"),
         ],
