@@ -8,6 +8,7 @@ from rich.text import Text
 
 from streaming.cli.monitor_rows import (
     UNCERTAIN,
+    next_check_time,
     observed,
     or_drop,
     queue_names,
@@ -232,8 +233,8 @@ def _tasks_are(present: Present) -> str:
 
 
 def _next_check(row: Mapping[str, Any], present: Present) -> str:
-    """Returns the time at which the monitor checks a queue next; `-` without a monitor."""
-    at = row["next_check_time"] if present.monitor else None
+    """Returns the time at which the monitor checks a queue next; `-` without a monitor or without a known time."""
+    at = next_check_time(row) if present.monitor else None
     return "due" if ages.has_passed(at) else instant(at)
 
 

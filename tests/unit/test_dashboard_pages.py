@@ -368,6 +368,11 @@ def test_the_next_check_is_due_once_its_instant_has_passed() -> None:
     assert f'datetime="{FUTURE}"' in shown_of[FUTURE]
 
 
+def test_the_end_of_a_lease_that_reports_postpone_is_no_check_that_is_due() -> None:
+    text = shown(RowsInMemory([row("orders", tasks_running=1, next_check_time="2026-01-01T00:00:00Z")]))
+    assert 'data-label="Next check"><span class="none">-<' in text
+
+
 def test_the_map_of_a_group_says_whose_answer_it_is_and_of_when() -> None:
     seen = "2026-01-31T12:00:09.250Z"
     dashboard, entry = Dashboard([], lambda: 0, News), Entry("/queue", lambda _: Page("orders", []))
@@ -512,8 +517,8 @@ def test_without_a_monitor_each_page_says_how_old_it_is(
 
 
 def test_what_no_monitor_keeps_up_to_date_is_told_as_what_was() -> None:
-    queue = row("orders", state="NOTIFIED", tasks_waiting=2, next_check_time="2026-01-01T00:00:00.000Z")
-    view = RowsInMemory([queue])
+    waited = row("orders", state="NOTIFIED", tasks_waiting=2)
+    view = RowsInMemory([waited, row("parcels", state="NOTIFIED", next_check_time="2026-01-01T00:00:00.000Z")])
     text = shown(view)
     for part in (
         "2 waiting in RECEIVE",

@@ -393,6 +393,20 @@ def test_the_next_check_is_to_come_or_due_and_nobody_checks_without_a_monitor() 
         assert ("due: the instant of the next check has passed" in text) == (cell == "due")
 
 
+@pytest.mark.parametrize("lease", [{"tasks_running": 1}, {"tasks_waiting": 1}, {"hindrance": "NOTHING_UNREAD"}])
+def test_a_lease_that_reports_postpone_is_no_check_that_is_due(lease: dict[str, Any]) -> None:
+    for at, cell in ((TO_COME, "03:04:25"), (PASSED, "-")):
+        row = ROW | lease | {"next_check_time": at}
+        assert shown(row).splitlines()[2].rstrip().endswith(cell)
+        assert "due" not in shown(row) + shown(row, width=60)
+
+
+@pytest.mark.parametrize(("at", "cell"), [(TO_COME, "03:04:25"), (PASSED, "due")])
+def test_the_end_of_a_quiet_window_is_a_check_whatever_lease_ends_before(at: str, cell: str) -> None:
+    row = ROW | {"state": "RECEIVES_OCCURRING", "tasks_running": 1, "hindrance": "QUIET_WINDOW", "quiet_until": at}
+    assert shown(row | {"next_check_time": PASSED}).splitlines()[2].rstrip().endswith(cell)
+
+
 def test_without_a_monitor_the_legend_says_what_was() -> None:
     rows = [ROW | {"queue": state, "state": state} for state in ("NOTIFIED", "INACTIVE", "RECEIVES_OCCURRING")]
     text = shown(*rows, present=Present(monitor=False))

@@ -17,7 +17,7 @@ from streaming.cli.dashboard.pictures import SPARK_MS, picture, sparkline
 from streaming.cli.dashboard.server import Page, Part
 from streaming.cli.dashboard.table_pages import paged
 from streaming.cli.dashboard.timeline import Timeline, timeline
-from streaming.cli.monitor_rows import observed
+from streaming.cli.monitor_rows import next_check_time, observed
 from streaming.cli.monitors_view import STATES, meaning, shown_state, shown_unread
 from streaming.cli.present import Present
 from streaming.core.numbers import plural
@@ -40,7 +40,7 @@ _SORTS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "readers": lambda row: (-row["tasks_waiting"] - (row.get("members") or 0), row["queue"]),
     "activations": lambda row: (-row["activation_sequence"], row["queue"]),
     "activated": lambda row: (_reversed(row["last_activated_time"]), row["queue"]),
-    "check": lambda row: (row["next_check_time"] or "~", row["queue"]),
+    "check": lambda row: (row["next_check"] or "~", row["queue"]),
 }
 
 
@@ -66,7 +66,10 @@ class QueuePages:
         search, state, sort = query.get("search", ""), query.get("state", ""), query.get("sort", "unread")
         sort = sort if sort in _SORTS else "unread"
         present, warnings = self._view.programs()
-        rows = [row | {"shown_state": shown_state(row, present)} for row in self._view.monitors()]
+        rows = [
+            row | {"shown_state": shown_state(row, present), "next_check": next_check_time(row)}
+            for row in self._view.monitors()
+        ]
         states = Counter(row["shown_state"] for row in rows)
         found = [row for row in rows if search.casefold() in row["queue"].casefold()]
         found = [row for row in found if state in ("", row["shown_state"])]

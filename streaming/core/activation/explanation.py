@@ -55,8 +55,9 @@ class Situation:
         activations: The number of activations.
         activated_at: When the queue was last activated; without an event notification, when a task was last requested.
         empty_at: When a RECEIVE last found nothing.
-        next_check_at: When the monitor checks again without an event.
+        next_check_at: When the monitor checks again without an event. None also means unknown, if `is_leased`.
         is_check_due: Whether `next_check_at` has passed.
+        is_leased: Whether the queue has tasks or readers whose leases reports postpone.
         tasks_running: The number of running tasks of internal activation.
         max_queue_readers: The task limit; None without internal activation.
         failures: The number of tasks in a row that ended without a RECEIVE.
@@ -93,6 +94,7 @@ class Situation:
     gone: str = "No monitor runs"
     observed: Observed | None = None
     is_check_due: bool = False
+    is_leased: bool = False
     is_start_due: bool = False
     reader: str = ""
     off_by: str = ""
@@ -227,7 +229,7 @@ def _notified(now: Situation) -> list[str]:
         sentences.append(f"{starts}, because {_all_tasks(now)}.")
     elif now.next_check_at is not None:
         sentences.append(f"If no {answer} comes first, {_looks(now, 'again', now.next_check_at)}.")
-    else:
+    elif not now.is_leased:
         stays = _now_or_then(now, "stays so until", "was to stay so until")
         sentences.append(f"It {stays} a {answer} comes: its time-out never expires.")
     return sentences
