@@ -310,6 +310,13 @@ def test_a_queue_is_shown_as_soon_as_its_first_row_was_read(monkeypatch: pytest.
     assert "in RECEIVE: one more would have no work" in after.text
 
 
+def test_of_a_queue_that_nobody_knows_the_page_names_the_queue_that_was_meant(monkeypatch: pytest.MonkeyPatch) -> None:
+    for known, meant in ((["orders-2", "orders-1"], "&#39;orders-1&#39; or &#39;orders-2&#39;?"), (["other"], "")):
+        view = RowsInMemory([row(each) for each in known])
+        text = page_of(monkeypatch, view, QueueFacts("orders", 1, None, None), Timeline(0, 60_000)).text
+        assert text.partition(" Did you mean ")[2].partition(" A queue is there")[0] == meant
+
+
 def test_the_activations_are_those_of_the_last_hour_or_the_last_ones_that_are_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

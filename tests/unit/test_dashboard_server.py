@@ -129,6 +129,22 @@ def test_without_a_script_a_page_loads_again_until_its_content_is_there(
     assert [int(seconds) > 0 for seconds in again] == [True] * is_loaded_again
 
 
+@pytest.mark.parametrize("path", ["/nosuch", "/queues/orders", "/%3Cscript%3E", "/<script>"])
+def test_a_page_that_does_not_exist_has_the_navigation(path: str) -> None:
+    answer = ask(application_of(RowsInMemory([row("orders")])), path)
+    assert answer.status == 404
+    assert re.findall(r'<a href="([^"]*)">(?:Queues|Activity)', answer.text) == ["/", "/activity"]
+    assert "There is no page" in answer.text
+    assert "<script>" not in answer.text
+
+
+def test_a_file_that_does_not_exist_shows_nothing_to_who_has_no_token() -> None:
+    app = application_of(RowsInMemory([]), TOKEN, news=News(monitor="no monitor runs", faults=3))
+    for accept in ("text/html", "text/event-stream"):
+        answer = ask(app, "/static/nosuch.css", accept=accept)
+        assert (answer.status, answer.text) == (404, "Not Found")
+
+
 def test_readers_of_one_page_share_what_is_rendered() -> None:
     built: list[str] = []
 
