@@ -106,6 +106,24 @@ def test_a_page_without_an_answer_says_so(error: Exception, status: int, said: s
 
 
 @pytest.mark.parametrize(
+    ("found", "is_known"), [(NotYetError(), False), (UserError("no"), False), (Page("A page", []), True)]
+)
+def test_while_kafka_is_silent_only_a_page_with_content_says_that_it_shows_what_was_known(
+    found: Page | Exception, is_known: bool
+) -> None:
+    def build(_: QueryParams) -> Page:
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    dashboard = Dashboard([Entry("/", build)], lambda: 0, lambda: News(silent_since="2026-01-31T12:00:00.000Z"))
+    text = ask(application(dashboard, NAMES, None, is_secure=False)).text
+    assert "Kafka has not answered since" in text
+    assert "goes on by itself once Kafka answers" in text
+    assert ("The page shows what was known then" in text) == is_known
+
+
+@pytest.mark.parametrize(
     ("found", "is_loaded_again"),
     [
         (NotYetError(), True),

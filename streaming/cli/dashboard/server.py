@@ -40,6 +40,8 @@ from streaming.system.documents import document
 _LOOK_S = 1.0
 # The longest time without an event on most pages. The ages on a page grow without any record.
 _AT_LEAST_EVERY_S = 5.0
+# The statuses of a page without content: nobody has answered yet, or the question has failed.
+_NOT_YET, _NOT_KNOWN = 202, 503
 _MOST_FORM_BYTES = 16_384
 # The beginning of the paths of files, which need no token. So an answer there shows nothing of the instance.
 _FILES = "/static/"
@@ -226,14 +228,16 @@ class Dashboard:
                 return entry.build(query)
         except NotYetError:
             looking = [Part("looking", "looking.html")]
-            return Page(entry.name or "Not known yet", looking, status=202, every_s=_LOOK_S)
+            return Page(entry.name or "Not known yet", looking, status=_NOT_YET, every_s=_LOOK_S)
         except UserError as error:
-            return Page(entry.name or "Not known", [Part("error", "error.html", {"error": str(error)})], status=503)
+            part = Part("error", "error.html", {"error": str(error)})
+            return Page(entry.name or "Not known", [part], status=_NOT_KNOWN)
 
     def _rendered(self, entry: Entry, page: Page) -> dict[str, str]:
         """Returns name -> HTML of the parts of a page, and of the parts that every page has."""
         news = self._news()
-        values = {"news": news, "needs_monitor": entry.needs_monitor}
+        is_known = page.status not in (_NOT_YET, _NOT_KNOWN)
+        values = {"news": news, "needs_monitor": entry.needs_monitor, "is_known": is_known}
         of_all = {"is_silent": news.silent_since is not None}
         # The number of faults is in the navigation, all else below each other.
         parts = [
