@@ -266,7 +266,7 @@ def test_of_a_group_that_no_entry_names_nothing_is_shown_as_known() -> None:
     assert lines["orders"][1:7] == ["not", "watched", "unknown", "0", "unknown", "unknown"]
     assert lines["watched"][4:6] == ["0", "no"]
     assert "not watched: whether its consumer group has messages or readers is unknown" in text
-    assert "INACTIVE: nothing to receive\n" in re.sub(" +\n", "\n", text)
+    assert "INACTIVE: no reported message is unread\n" in re.sub(" +\n", "\n", text)
     assert "has said nothing of it" not in text
     for width in (40, 60, 100):
         narrow = " ".join(shown(ROW | UNHEARD | {"state": "RECEIVES_OCCURRING"}, present=present, width=width).split())
@@ -279,8 +279,8 @@ def test_of_a_group_that_no_entry_names_nothing_is_shown_as_known() -> None:
 
 def test_without_an_observer_it_is_not_known_that_there_is_nothing_to_receive() -> None:
     idle = ROW | UNHEARD | {"state": "INACTIVE", "members": 0, "unread_messages": 0}
-    assert "INACTIVE: there was nothing to receive" in shown(idle, present=Present(observer=False))
-    assert "INACTIVE: nothing to receive" in shown(idle, present=Present(observer=True))
+    assert "INACTIVE: no reported message was unread" in shown(idle, present=Present(observer=False))
+    assert "INACTIVE: no reported message is unread" in shown(idle, present=Present(observer=True))
 
 
 def test_a_number_of_messages_is_not_read_as_one_of_readers() -> None:
