@@ -17,7 +17,7 @@ from streaming.kafka.clients import DEFAULT_MAX_BYTES
 from streaming.kafka.transactions import TransactionalProducer
 from streaming.wire.delivered import OWN_HEADERS
 from streaming.wire.envelope import HEADER, Envelope, encode_envelope
-from streaming.wire.record_decoders import InvalidRecordError
+from streaming.wire.record_decoders import InvalidRecordError, by_field
 
 Headers = Iterable[tuple[str, bytes]]
 
@@ -289,7 +289,7 @@ class Conversation:
         try:
             return encode_envelope(msgspec.convert(own | first | fields, Envelope))
         except (msgspec.ValidationError, InvalidRecordError) as error:
-            raise UserError(f"The {what} is not valid: {error}") from None
+            raise UserError(f"The {what} is not valid: {by_field(error)}") from None
 
     def __repr__(self) -> str:
         """Returns the conversation in words, for debugging."""

@@ -274,7 +274,9 @@ def _drop_output() -> None:
 
 
 def _name_the_command(error: Any) -> None:
-    """Completes the error about an unknown option: names the commands of the same family that have the option.
+    """Completes the error about an unknown option: names the commands that have the option.
+
+    These are `queue-activation` itself, or commands of the same family.
 
     Args:
         error: The error. Typer has no public type for errors about unknown options.
@@ -282,7 +284,14 @@ def _name_the_command(error: Any) -> None:
     context = getattr(error, "ctx", None)
     if not hasattr(error, "possibilities") or context is None or context.parent is None:
         return
-    if context.parent.parent is None:  # a command by itself
+    root = context.find_root()
+    if error.option_name == "--config":
+        path = context.command_path.removeprefix(root.command_path).split()
+        before = hints.plain(*path, config="FILE")
+        error.message = f"{error.message}. `{hints.COMMAND}` itself has it, before the command: `{before}`"
+        error.possibilities = None
+        return
+    if context.parent is root:  # a command by itself
         return
     family = context.parent.command.commands
     having = [

@@ -33,6 +33,7 @@ _MISSED = 3
 _DAY_MS = 86_400_000
 # Only one monitor and one router runs at a time, so the program that wrote last has replaced the others.
 _SOLE = ("monitor", "router")
+_MAY_NOT_WRITE = "none has the right Write on the topic service-maintenance"
 _COUNTED = (
     "A task that took - is done as soon as an event makes it due. Turns at which it had nothing to do are no runs"
 )
@@ -162,7 +163,7 @@ def _print_tasks(programs: list[ProgramRow], how_to_start: Callable[[str], str])
             *(f"{row.program} {row.instance} is stopping" for row, _ in found if row.is_stopping),
             *(f"{task.name} last failed: {task.last_error}" for _, task in found if task.last_error),
         ],
-        "none: no monitor, router, transport or host that may write service-maintenance runs",
+        f"none: no monitor, router, transport or host runs, or {_MAY_NOT_WRITE}",
         [
             *dict.fromkeys(f"{task.name}: {task.purpose}" for _, task in found),
             *([_COUNTED] if any(task.is_counted for _, task in found) else []),
@@ -205,7 +206,7 @@ def _print_connections(programs: list[ProgramRow], how_to_start: Callable[[str],
     _print_table(
         [_connection_view(row, each) for row, each in found],
         [*gone(transports, how_to_start), *(problem(each) for _, each in found)],
-        f"none: no transport {'has one' if alive else 'that may write service-maintenance runs'}",
+        f"none: no transport {'has one' if alive else f'runs, or {_MAY_NOT_WRITE}'}",
     )
 
 

@@ -5,9 +5,10 @@ from typing import Any
 
 from streaming.cli.present import NOBODY_MISSING, Present
 from streaming.core.activation.explanation import Observed
+from streaming.core.activation.queue_monitor import Hindrance
 from streaming.core.times import iso_time
 from streaming.system import hints
-from streaming.system.ages import instant_and_age
+from streaming.system.ages import has_passed, instant_and_age
 
 # The most queues that a sentence names.
 EXAMPLES = 3
@@ -15,6 +16,8 @@ UNCERTAIN = (
     "reports were deleted by Kafka before the monitor has read them, so this count is uncertain until a reader finds "
     "the queue empty"
 )
+# If one of these reasons applies, no instant lets the monitor decide differently, except the end of a lease.
+_LASTING = {each.value for each in (Hindrance.NOTHING_UNREAD, Hindrance.NOT_WANTED, Hindrance.READER_WAITS)}
 
 
 def observed(
@@ -41,6 +44,22 @@ def observed(
     if row.get("queue") in present.unwatched:
         blind = without_entry([row])
     return Observed(members, row.get("one_more"), silent, present.observer, blind, as_of, members_now, unread_now)
+
+
+def next_check_time(row: Mapping[str, Any]) -> str | None:
+    """Returns when the monitor checks a queue next without a report; None for never, and if the instant is unknown.
+
+    An instant in a row may be the end of a lease. Reports postpone this end, but the monitor writes no row for that.
+    """
+    hindrance = row.get("hindrance")
+    if not (has_passed(row["next_check_time"]) and (is_leased(row) or hindrance in _LASTING)):
+        return row["next_check_time"]  # type: ignore[no-any-return]
+    return row.get("quiet_until") if hindrance == Hindrance.QUIET_WINDOW.value else None
+
+
+def is_leased(row: Mapping[str, Any]) -> bool:
+    """Returns whether a queue has tasks or readers whose leases reports postpone."""
+    return bool(row["tasks_running"] or row["tasks_waiting"])
 
 
 def needs_host(row: Mapping[str, Any]) -> bool:

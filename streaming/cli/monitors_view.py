@@ -8,6 +8,7 @@ from rich.text import Text
 
 from streaming.cli.monitor_rows import (
     UNCERTAIN,
+    next_check_time,
     observed,
     or_drop,
     queue_names,
@@ -30,7 +31,7 @@ _UNWATCHED = "not watched"
 _STATE_STYLES = {"INACTIVE": "dim", "NOTIFIED": "bold yellow", "RECEIVES_OCCURRING": "green", _UNWATCHED: "yellow"}
 # The meanings of the states, for legends.
 STATES = {
-    "INACTIVE": "nothing to receive",
+    "INACTIVE": "no reported message is unread",
     "NOTIFIED": "a reader was requested, and has not come yet",
     "RECEIVES_OCCURRING": "there are messages; one more reader is requested when it would have work",
     "queue OFF": "no notification is written, and no task is started",
@@ -39,7 +40,7 @@ STATES = {
 }
 # Their meanings if no monitor runs.
 _PAST = {
-    "INACTIVE": "there was nothing to receive",
+    "INACTIVE": "no reported message was unread",
     "NOTIFIED": "a reader was requested, and had not come yet",
     "RECEIVES_OCCURRING": "there were messages",
 }
@@ -232,8 +233,8 @@ def _tasks_are(present: Present) -> str:
 
 
 def _next_check(row: Mapping[str, Any], present: Present) -> str:
-    """Returns the time at which the monitor checks a queue next; `-` without a monitor."""
-    at = row["next_check_time"] if present.monitor else None
+    """Returns the time at which the monitor checks a queue next; `-` without a monitor or without a known time."""
+    at = next_check_time(row) if present.monitor else None
     return "due" if ages.has_passed(at) else instant(at)
 
 

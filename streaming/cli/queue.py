@@ -23,7 +23,7 @@ from streaming.system.durations import Duration
 from streaming.system.options import option
 from streaming.wire import input_records
 from streaming.wire.input_records import CommandRecord
-from streaming.wire.record_decoders import InvalidRecordError
+from streaming.wire.record_decoders import InvalidRecordError, by_field
 from streaming.wire.topics import Topics
 
 if TYPE_CHECKING:
@@ -305,7 +305,7 @@ def _commands(
         try:
             commands.append(input_records.decode(input_records.commands_decoder, queue.encode(), value, len(value)))
         except InvalidRecordError as error:
-            raise UserError(f"queue {queue!r}: {error}") from None
+            raise UserError(f"queue {queue!r}: {by_field(error)}") from None
     return commands
 
 

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from streaming.cli.group_facts import NOT_SEEN
-from streaming.cli.monitor_rows import UNCERTAIN, observed, state_name, unread_count
+from streaming.cli.monitor_rows import UNCERTAIN, is_leased, next_check_time, observed, state_name, unread_count
 from streaming.cli.present import Present
 from streaming.cli.queue_facts import SESSIONS_MS, QueueFacts
 from streaming.cli.task_failures import failure
@@ -48,6 +48,7 @@ def _situation(facts: QueueFacts) -> Situation | None:
     row = facts.row
     if row is None:
         return None
+    check = next_check_time(row)
     return Situation(
         state=State[row["state"] or "ABSENT"],
         is_on=row["is_receive_enabled"],
@@ -56,7 +57,8 @@ def _situation(facts: QueueFacts) -> Situation | None:
         activations=row["activation_sequence"],
         activated_at=_time(row["last_activated_time"]),
         empty_at=_time(row["last_empty_rowset_time"]),
-        next_check_at=_time(row["next_check_time"]),
+        next_check_at=_time(check),
+        is_leased=is_leased(row),
         tasks_running=row["tasks_running"],
         max_queue_readers=row["max_queue_readers"],
         failures=row.get("task_failures", 0),
@@ -67,7 +69,7 @@ def _situation(facts: QueueFacts) -> Situation | None:
         gone=facts.present.gone,
         reader=facts.reader,
         off_by=facts.off_by,
-        is_check_due=has_passed(row["next_check_time"]),
+        is_check_due=has_passed(check),
         is_start_due=has_passed(row.get("next_start_time")),
         switch_on=hints.command("queue", "alter", facts.name, "--status", "ON"),
         hindrance=next((each for each in Hindrance if each.value == row.get("hindrance")), None),

@@ -15,6 +15,7 @@ from streaming.kafka.access import rights
 from streaming.kafka.admin import Admin
 from streaming.kafka.broker_clock import monotonic_ms
 from streaming.kafka.clients import Cluster
+from streaming.kafka.errors import words_of
 from streaming.system import hints, wall_clock
 from streaming.wire.service_maintenance import ConnectionRow, ProgramRow, TaskRow, encode_program
 from streaming.wire.topics import Topics
@@ -128,7 +129,7 @@ class PeriodicTasks:
         try:
             done = self._work[task]()
         except Exception as error:
-            task.failed(began_ms, Clock.now_ms(), f"{type(error).__name__}: {error}")
+            task.failed(began_ms, Clock.now_ms(), f"{type(error).__name__}: {words_of(error)}")
             self._say(f"periodic task {task.name} has failed, and is done again when it is next due: {task.last_error}")
         else:
             task.succeeded(began_ms, Clock.now_ms(), done)

@@ -60,6 +60,12 @@ def decode_json(decoder: Decoder[T], value: bytes | None) -> T:
         raise InvalidRecordError("invalid JSON: nested too deeply") from None
 
 
+def by_field(error: msgspec.ValidationError | InvalidRecordError) -> str:
+    """Returns the reason with the field before it. msgspec puts the path of the field in the record behind it."""
+    reason, at, path = str(error).rpartition(" - at `$.")
+    return f"{path.removesuffix('`')}: {reason}" if at else str(error)
+
+
 def record_type(class_name: str) -> str:
     """Returns the `type` of a record by the name of its class: MESSAGE_ARRIVED for MessageArrived."""
     return re.sub("(?<=[a-z])(?=[A-Z])", "_", class_name).upper()

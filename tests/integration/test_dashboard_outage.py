@@ -95,7 +95,7 @@ def test_a_kafka_that_stands_still_or_is_killed_is_told_on_each_page(
             first.close()
             with EmbeddedBroker(int(cluster.bootstrap_servers.rpartition(":")[2]), tmp_path):
                 awaits_answer(driver)
-                wait_until(lambda: "that may write" in text_of(driver, "#tasks"), DEADLINE_S, "its content")
+                wait_until(lambda: "none has the right Write" in text_of(driver, "#tasks"), DEADLINE_S, "its content")
                 driver.get(served.url)
                 write(cluster, 4_321)
                 wait_until(lambda: "4,321" in text_of(driver, "#queues tbody"), DEADLINE_S, "what is new")

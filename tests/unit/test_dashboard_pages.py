@@ -310,6 +310,13 @@ def test_a_queue_is_shown_as_soon_as_its_first_row_was_read(monkeypatch: pytest.
     assert "in RECEIVE: one more would have no work" in after.text
 
 
+def test_of_a_queue_that_nobody_knows_the_page_names_the_queue_that_was_meant(monkeypatch: pytest.MonkeyPatch) -> None:
+    for known, meant in ((["orders-2", "orders-1"], "&#39;orders-1&#39; or &#39;orders-2&#39;?"), (["other"], "")):
+        view = RowsInMemory([row(each) for each in known])
+        text = page_of(monkeypatch, view, QueueFacts("orders", 1, None, None), Timeline(0, 60_000)).text
+        assert text.partition(" Did you mean ")[2].partition(" A queue is there")[0] == meant
+
+
 def test_the_activations_are_those_of_the_last_hour_or_the_last_ones_that_are_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -366,6 +373,11 @@ def test_the_next_check_is_due_once_its_instant_has_passed() -> None:
     shown_of = {at: shown(RowsInMemory([row("orders", next_check_time=at)])) for at in ("2026-01-01T00:00:00Z", FUTURE)}
     assert ['data-label="Next check">due<' in text for text in shown_of.values()] == [True, False]
     assert f'datetime="{FUTURE}"' in shown_of[FUTURE]
+
+
+def test_the_end_of_a_lease_that_reports_postpone_is_no_check_that_is_due() -> None:
+    text = shown(RowsInMemory([row("orders", tasks_running=1, next_check_time="2026-01-01T00:00:00Z")]))
+    assert 'data-label="Next check"><span class="none">-<' in text
 
 
 def test_the_map_of_a_group_says_whose_answer_it_is_and_of_when() -> None:
@@ -512,8 +524,8 @@ def test_without_a_monitor_each_page_says_how_old_it_is(
 
 
 def test_what_no_monitor_keeps_up_to_date_is_told_as_what_was() -> None:
-    queue = row("orders", state="NOTIFIED", tasks_waiting=2, next_check_time="2026-01-01T00:00:00.000Z")
-    view = RowsInMemory([queue])
+    waited = row("orders", state="NOTIFIED", tasks_waiting=2)
+    view = RowsInMemory([waited, row("parcels", state="NOTIFIED", next_check_time="2026-01-01T00:00:00.000Z")])
     text = shown(view)
     for part in (
         "2 waiting in RECEIVE",

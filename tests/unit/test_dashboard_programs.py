@@ -357,11 +357,14 @@ def test_a_connection_is_shown_with_its_last_error() -> None:
 def test_without_connections_the_page_says_what_needs_them_and_names_the_guide(is_running: bool) -> None:
     shown = html("connections.html", found=[], is_running=is_running)
     assert "only conversations with services" in shown
+    assert ("No transport runs, or none has the right Write on the topic service-maintenance:" in shown) != is_running
     assert "docs/guide/instances.md" in shown
 
 
 def test_without_programs_the_page_of_periodic_tasks_names_their_document() -> None:
-    assert "docs/periodic-tasks.md" in html("maintenance.html", programs=[])
+    shown = html("maintenance.html", programs=[])
+    assert "docs/periodic-tasks.md" in shown
+    assert "host runs, or none has the right Write on the topic service-maintenance" in shown
 
 
 def test_dead_letters_show_what_is_missing_as_unknown() -> None:

@@ -106,6 +106,24 @@ def test_a_page_without_an_answer_says_so(error: Exception, status: int, said: s
 
 
 @pytest.mark.parametrize(
+    ("found", "is_known"), [(NotYetError(), False), (UserError("no"), False), (Page("A page", []), True)]
+)
+def test_while_kafka_is_silent_only_a_page_with_content_says_that_it_shows_what_was_known(
+    found: Page | Exception, is_known: bool
+) -> None:
+    def build(_: QueryParams) -> Page:
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    dashboard = Dashboard([Entry("/", build)], lambda: 0, lambda: News(silent_since="2026-01-31T12:00:00.000Z"))
+    text = ask(application(dashboard, NAMES, None, is_secure=False)).text
+    assert "Kafka has not answered since" in text
+    assert "goes on by itself once Kafka answers" in text
+    assert ("The page shows what was known then" in text) == is_known
+
+
+@pytest.mark.parametrize(
     ("found", "is_loaded_again"),
     [
         (NotYetError(), True),
@@ -127,6 +145,22 @@ def test_without_a_script_a_page_loads_again_until_its_content_is_there(
     # A browser that runs scripts ignores the element: there the script replaces the parts, or loads the page again.
     again = re.findall(r'<noscript><meta http-equiv="refresh" content="(\d+)"></noscript>', head)
     assert [int(seconds) > 0 for seconds in again] == [True] * is_loaded_again
+
+
+@pytest.mark.parametrize("path", ["/nosuch", "/queues/orders", "/%3Cscript%3E", "/<script>"])
+def test_a_page_that_does_not_exist_has_the_navigation(path: str) -> None:
+    answer = ask(application_of(RowsInMemory([row("orders")])), path)
+    assert answer.status == 404
+    assert re.findall(r'<a href="([^"]*)">(?:Queues|Activity)', answer.text) == ["/", "/activity"]
+    assert "There is no page" in answer.text
+    assert "<script>" not in answer.text
+
+
+def test_a_file_that_does_not_exist_shows_nothing_to_who_has_no_token() -> None:
+    app = application_of(RowsInMemory([]), TOKEN, news=News(monitor="no monitor runs", faults=3))
+    for accept in ("text/html", "text/event-stream"):
+        answer = ask(app, "/static/nosuch.css", accept=accept)
+        assert (answer.status, answer.text) == (404, "Not Found")
 
 
 def test_readers_of_one_page_share_what_is_rendered() -> None:

@@ -117,7 +117,7 @@ class TestAProgramThatWasKilled:
     ) -> None:
         text = self.shown(capsys, 1_140)
         assert "CLOSE_IDLE_CONNECTIONS" not in text
-        assert text.startswith("none: no monitor, router, transport or host that may write")
+        assert text.startswith("none: no monitor, router, transport or host runs, or none has the right Write on")
         assert "monitor box:0 was last seen at " in text
         assert "so it hangs or was killed. Start monitor Observers" in text
 
@@ -137,7 +137,7 @@ class TestAProgramThatWasKilled:
         maintenance._print_connections([row], "Start {}".format)
         text = " ".join(capsys.readouterr().out.split())
         assert "tcp://south" not in text
-        assert text.startswith("none: no transport that may write service-maintenance runs")
+        assert text.startswith("none: no transport runs, or none has the right Write on the topic service-maintenance")
         assert "transport box:1 was last seen at" in text
         assert text.endswith("Start transport")
 

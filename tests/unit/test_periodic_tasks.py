@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import cast
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from streaming.core.maintenance.schedule import PeriodicTask
 from streaming.core.times import iso_time
@@ -88,3 +88,19 @@ def test_a_task_that_others_do_counts_what_they_have_done_since_its_last_run() -
     assert work() == 0
     total = 5
     assert work() == 2
+
+
+def test_the_error_of_a_task_has_kafkas_words(written: Written) -> None:
+    def fail() -> int:
+        raise KafkaException(KafkaError(KafkaError.INVALID_RECORD, "Broker: these words"))
+
+    said: list[str] = []
+    publisher = Publisher("transport", cast("Producer", written), Topics())
+    tasks = PeriodicTasks({PeriodicTask("FAILS", 1, "fails"): fail}, publisher, said.append, 1)
+
+    def has_failed() -> bool:
+        tasks.look()
+        return bool(said)
+
+    wait_until(has_failed, 10, "a run")
+    assert said[0].endswith(": KafkaException: Broker: these words")

@@ -380,6 +380,21 @@ def test_the_monitor_does_not_look_again_at_an_instant_that_has_passed() -> None
         assert said in shown(row | {"next_check_time": at})
 
 
+@pytest.mark.parametrize("state", ["INACTIVE", "NOTIFIED", "RECEIVES_OCCURRING"])
+@pytest.mark.parametrize("lease", [{"tasks_running": 1, "max_queue_readers": 2}, {"tasks_waiting": 1}])
+@pytest.mark.parametrize("hindrance", [None, "UNANSWERED", "NOTHING_UNREAD", "QUIET_WINDOW"])
+def test_nothing_is_said_of_a_check_whose_instant_was_the_end_of_a_lease(
+    state: str, lease: dict[str, Any], hindrance: str | None
+) -> None:
+    row = OFF | lease | {"state": state, "is_receive_enabled": True, "hindrance": hindrance}
+    row |= {"next_check_time": "2026-01-02T03:04:35.678Z", "last_activated_time": "2026-01-02T03:04:05.678Z"}
+    facts = QueueFacts("orders", 1, None, row)
+    text = " ".join((headline_of(facts), lines_of(facts)["state"]))
+    assert "looks" not in text
+    assert "03:04:35" not in text
+    assert "never expires" not in text
+
+
 @pytest.mark.parametrize("row", [None, OFF])
 def test_without_a_monitor_the_headline_says_that_whatever_is_known_of_the_queue(row: dict[str, Any] | None) -> None:
     for gone, said in (("No monitor runs", "no monitor runs"), ("The monitor is just starting", "the monitor is just")):

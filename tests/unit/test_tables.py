@@ -266,7 +266,7 @@ def test_of_a_group_that_no_entry_names_nothing_is_shown_as_known() -> None:
     assert lines["orders"][1:7] == ["not", "watched", "unknown", "0", "unknown", "unknown"]
     assert lines["watched"][4:6] == ["0", "no"]
     assert "not watched: whether its consumer group has messages or readers is unknown" in text
-    assert "INACTIVE: nothing to receive\n" in re.sub(" +\n", "\n", text)
+    assert "INACTIVE: no reported message is unread\n" in re.sub(" +\n", "\n", text)
     assert "has said nothing of it" not in text
     for width in (40, 60, 100):
         narrow = " ".join(shown(ROW | UNHEARD | {"state": "RECEIVES_OCCURRING"}, present=present, width=width).split())
@@ -279,8 +279,8 @@ def test_of_a_group_that_no_entry_names_nothing_is_shown_as_known() -> None:
 
 def test_without_an_observer_it_is_not_known_that_there_is_nothing_to_receive() -> None:
     idle = ROW | UNHEARD | {"state": "INACTIVE", "members": 0, "unread_messages": 0}
-    assert "INACTIVE: there was nothing to receive" in shown(idle, present=Present(observer=False))
-    assert "INACTIVE: nothing to receive" in shown(idle, present=Present(observer=True))
+    assert "INACTIVE: no reported message was unread" in shown(idle, present=Present(observer=False))
+    assert "INACTIVE: no reported message is unread" in shown(idle, present=Present(observer=True))
 
 
 def test_a_number_of_messages_is_not_read_as_one_of_readers() -> None:
@@ -391,6 +391,20 @@ def test_the_next_check_is_to_come_or_due_and_nobody_checks_without_a_monitor() 
         text = shown(ROW | {"next_check_time": at}, present=Present(monitor))
         assert text.splitlines()[2].rstrip().endswith(cell)
         assert ("due: the instant of the next check has passed" in text) == (cell == "due")
+
+
+@pytest.mark.parametrize("lease", [{"tasks_running": 1}, {"tasks_waiting": 1}, {"hindrance": "NOTHING_UNREAD"}])
+def test_a_lease_that_reports_postpone_is_no_check_that_is_due(lease: dict[str, Any]) -> None:
+    for at, cell in ((TO_COME, "03:04:25"), (PASSED, "-")):
+        row = ROW | lease | {"next_check_time": at}
+        assert shown(row).splitlines()[2].rstrip().endswith(cell)
+        assert "due" not in shown(row) + shown(row, width=60)
+
+
+@pytest.mark.parametrize(("at", "cell"), [(TO_COME, "03:04:25"), (PASSED, "due")])
+def test_the_end_of_a_quiet_window_is_a_check_whatever_lease_ends_before(at: str, cell: str) -> None:
+    row = ROW | {"state": "RECEIVES_OCCURRING", "tasks_running": 1, "hindrance": "QUIET_WINDOW", "quiet_until": at}
+    assert shown(row | {"next_check_time": PASSED}).splitlines()[2].rstrip().endswith(cell)
 
 
 def test_without_a_monitor_the_legend_says_what_was() -> None:

@@ -86,6 +86,21 @@ def test_an_unknown_option_is_named_with_the_command_of_its_family_that_has_it(w
     assert shown.endswith(f"No such option: {said}")
 
 
+def has_config(command: Any) -> bool:
+    return any("--config" in each.opts for each in command.params)
+
+
+@pytest.mark.parametrize(
+    "path", [path for path, command in commands(typer.main.get_command(app)) if not has_config(command)]
+)
+def test_the_option_of_the_program_is_shown_before_the_command_to_who_wrote_it_after_the_command(path: str) -> None:
+    shown = " ".join(run_command(*path.split(), "--config", "options.toml", code=2).split())
+    assert shown.endswith(
+        "No such option: --config. `queue-activation` itself has it, before the command: "
+        f"`queue-activation --config FILE {path}`"
+    )
+
+
 def choices() -> list[tuple[str, Any]]:
     return [
         (path, option)

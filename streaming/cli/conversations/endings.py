@@ -19,7 +19,7 @@ from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.system import hints
 from streaming.system.durations import Duration
 from streaming.wire.envelope import HEADER, Envelope, encode_envelope
-from streaming.wire.record_decoders import InvalidRecordError
+from streaming.wire.record_decoders import InvalidRecordError, by_field
 from streaming.wire.service_views import EndpointRow, decode_endpoint
 from streaming.wire.topics import Topics
 
@@ -74,7 +74,7 @@ class Ending:
         try:
             value = encode_envelope(envelope)
         except InvalidRecordError as error:
-            raise UserError(f"The statement is invalid: {error}") from None
+            raise UserError(f"The statement is invalid: {by_field(error)}") from None
         return Record(row.conversation_id, b"", ((HEADER, value),))
 
 

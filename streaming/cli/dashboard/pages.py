@@ -17,7 +17,8 @@ from streaming.cli.dashboard.pictures import SPARK_MS, picture, sparkline
 from streaming.cli.dashboard.server import Page, Part
 from streaming.cli.dashboard.table_pages import paged
 from streaming.cli.dashboard.timeline import Timeline, timeline
-from streaming.cli.monitor_rows import observed
+from streaming.cli.meant import did_you_mean
+from streaming.cli.monitor_rows import next_check_time, observed
 from streaming.cli.monitors_view import STATES, meaning, shown_state, shown_unread
 from streaming.cli.present import Present
 from streaming.core.numbers import plural
@@ -30,7 +31,7 @@ _EVERY_S = 1.0
 _SHOWN_ACTIVATIONS = 200
 _SHOWN_READERS = 50
 _YET = (
-    " yet. A queue is there once a command has created it, or once the monitor has written its first row, about a "
+    " A queue is there once a command has created it, or once the monitor has written its first row, about a "
     "batch after its first message. The page shows it then by itself."
 )
 _SORTS: dict[str, Callable[[dict[str, Any]], Any]] = {
@@ -40,7 +41,7 @@ _SORTS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "readers": lambda row: (-row["tasks_waiting"] - (row.get("members") or 0), row["queue"]),
     "activations": lambda row: (-row["activation_sequence"], row["queue"]),
     "activated": lambda row: (_reversed(row["last_activated_time"]), row["queue"]),
-    "check": lambda row: (row["next_check_time"] or "~", row["queue"]),
+    "check": lambda row: (row["next_check"] or "~", row["queue"]),
 }
 
 
@@ -66,7 +67,10 @@ class QueuePages:
         search, state, sort = query.get("search", ""), query.get("state", ""), query.get("sort", "unread")
         sort = sort if sort in _SORTS else "unread"
         present, warnings = self._view.programs()
-        rows = [row | {"shown_state": shown_state(row, present)} for row in self._view.monitors()]
+        rows = [
+            row | {"shown_state": shown_state(row, present), "next_check": next_check_time(row)}
+            for row in self._view.monitors()
+        ]
         states = Counter(row["shown_state"] for row in rows)
         found = [row for row in rows if search.casefold() in row["queue"].casefold()]
         found = [row for row in found if state in ("", row["shown_state"])]
@@ -112,9 +116,9 @@ class QueuePages:
         line = self._kept.get(f"timeline {period} {name}", partial(self._timeline, name, _PERIODS_S[period])).found
         facts = queue_facts.with_row(answer.found, self._view.monitor(name))
         if not facts.is_known:
-            return Page(
-                name, [Part("answer", "error.html", {"error": f"There is no queue {name!r}{_YET}"})], status=404
-            )
+            meant = did_you_mean(name, (row["queue"] for row in self._view.monitors()))
+            error = f"There is no queue {name!r} yet.{meant}{_YET}"
+            return Page(name, [Part("answer", "error.html", {"error": error})], status=404)
         shown = {"name": name, "period": period, "periods": list(_PERIODS_S), "most_readers": _SHOWN_READERS}
         shown["hosts"] = {row["task_id"]: row["host"] for row in facts.tasks}
         shown["is_activated"] = bool(facts.activators)

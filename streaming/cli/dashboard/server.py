@@ -40,7 +40,11 @@ from streaming.system.documents import document
 _LOOK_S = 1.0
 # The longest time without an event on most pages. The ages on a page grow without any record.
 _AT_LEAST_EVERY_S = 5.0
+# The statuses of a page without content: nobody has answered yet, or the question has failed.
+_NOT_YET, _NOT_KNOWN = 202, 503
 _MOST_FORM_BYTES = 16_384
+# The beginning of the paths of files, which need no token. So an answer there shows nothing of the instance.
+_FILES = "/static/"
 _COOKIE = "queue-activation-dashboard"
 _HEADERS = {
     "Content-Security-Policy": (
@@ -194,6 +198,15 @@ class Dashboard:
         static = Mount("/static", StaticFiles(directory=Path(__file__).parent / "static"), name="static")
         return [*(Route(each.path, self._answer(each), methods=["GET"]) for each in self._entries), static]
 
+    async def not_found(self, request: Request, _error: Exception) -> Response:
+        """Answers a request for a page that does not exist."""
+        if request.url.path.startswith(_FILES):
+            return PlainTextResponse("Not Found", 404)
+        error = f"There is no page {request.url.path!r}. The navigation names all pages"
+        page = Page("Not found", [Part("error", "error.html", {"error": error})], status=404)
+        answer: Response = await self._answer(Entry(request.url.path, lambda _: page))(request)
+        return answer
+
     def _answer(self, entry: Entry) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:
             if "text/event-stream" in request.headers.get("accept", ""):
@@ -215,14 +228,16 @@ class Dashboard:
                 return entry.build(query)
         except NotYetError:
             looking = [Part("looking", "looking.html")]
-            return Page(entry.name or "Not known yet", looking, status=202, every_s=_LOOK_S)
+            return Page(entry.name or "Not known yet", looking, status=_NOT_YET, every_s=_LOOK_S)
         except UserError as error:
-            return Page(entry.name or "Not known", [Part("error", "error.html", {"error": str(error)})], status=503)
+            part = Part("error", "error.html", {"error": str(error)})
+            return Page(entry.name or "Not known", [part], status=_NOT_KNOWN)
 
     def _rendered(self, entry: Entry, page: Page) -> dict[str, str]:
         """Returns name -> HTML of the parts of a page, and of the parts that every page has."""
         news = self._news()
-        values = {"news": news, "needs_monitor": entry.needs_monitor}
+        is_known = page.status not in (_NOT_YET, _NOT_KNOWN)
+        values = {"news": news, "needs_monitor": entry.needs_monitor, "is_known": is_known}
         of_all = {"is_silent": news.silent_since is not None}
         # The number of faults is in the navigation, all else below each other.
         parts = [
@@ -280,7 +295,7 @@ class _Guard:
             await send(message)
 
         app = self._app
-        if scope["type"] == "http" and self._token is not None and not scope["path"].startswith("/static/"):
+        if scope["type"] == "http" and self._token is not None and not scope["path"].startswith(_FILES):
             app = await self._admit(Request(scope, receive), self._token)
         await app(scope, receive, send_with_headers)
 
@@ -333,4 +348,5 @@ def application(dashboard: Dashboard, hosts: list[str], token: str | None, *, is
         Middleware(TrustedHostMiddleware, allowed_hosts=hosts),
         Middleware(_Guard, token=token, is_secure=is_secure),
     ]
-    return Starlette(routes=dashboard.routes(), middleware=middleware)
+    handlers = {404: dashboard.not_found}
+    return Starlette(routes=dashboard.routes(), middleware=middleware, exception_handlers=handlers)

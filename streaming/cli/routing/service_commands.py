@@ -21,7 +21,7 @@ from streaming.kafka.own_programs import starting
 from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.system import hints, wall_clock
 from streaming.wire import service_commands
-from streaming.wire.record_decoders import InvalidRecordError, RecordDecoder, decode_json
+from streaming.wire.record_decoders import InvalidRecordError, RecordDecoder, by_field, decode_json
 from streaming.wire.service_commands import ServiceCommand
 from streaming.wire.service_definitions import view_of
 from streaming.wire.topics import Topics
@@ -149,7 +149,7 @@ def build(kind: type[Struct], **fields: Any) -> ServiceCommand:
     try:
         return service_commands.decode(fields["database"].encode(), msgspec.json.encode(kind(**fields)))
     except InvalidRecordError as error:
-        raise UserError(f"The command is invalid: {error}") from None
+        raise UserError(f"The command is invalid: {by_field(error)}") from None
 
 
 def refusal(error: RefusedDefinitionError) -> UserError:

@@ -61,8 +61,9 @@ class Situation:
         activations: The number of activations.
         activated_at: When the queue was last activated; without an event notification, when a task was last requested.
         empty_at: When a RECEIVE last found nothing.
-        next_check_at: When the monitor checks again without an event.
+        next_check_at: When the monitor checks again without an event. None also means unknown, if `is_leased`.
         is_check_due: Whether `next_check_at` has passed.
+        is_leased: Whether the queue has tasks or readers whose leases reports postpone.
         tasks_running: The number of running tasks of internal activation.
         max_queue_readers: The task limit; None without internal activation.
         failures: The number of tasks in a row that ended without a RECEIVE.
@@ -99,6 +100,7 @@ class Situation:
     gone: str = "No monitor runs"
     observed: Observed | None = None
     is_check_due: bool = False
+    is_leased: bool = False
     is_start_due: bool = False
     reader: str = ""
     off_by: str = ""
@@ -149,21 +151,25 @@ def _absent(now: Situation) -> list[str]:
 def _inactive(now: Situation) -> list[str]:
     if now.takers > 0 and not now.is_watched:
         they_take = "it still does, it takes" if now.takers == 1 else "they still do, they take"
-        return [f"There was nothing to receive. {_who_waits(now)} in RECEIVE. If {they_take} the next message."]
+        return [f"{_none_unread(now)} {_who_waits(now)} in RECEIVE. If {they_take} the next message."]
     if now.takers > 0:
         return [
-            f"There is nothing to receive. {_who_waits(now)} in RECEIVE and would take the next message, so no "
+            f"{_none_unread(now)} {_who_waits(now)} in RECEIVE and would take the next message, so no "
             "reader has to be started: with a waiting reader, INACTIVE is the expected state."
         ]
     if now.max_queue_readers == 0 and not now.has_notifications:
-        nothing = f"There {_now_or_then(now, 'is', 'was')} nothing to receive."
-        return [f"{nothing} The next message starts no task, because max_queue_readers is 0."]
+        return [f"{_none_unread(now)} The next message starts no task, because max_queue_readers is 0."]
     if not now.is_watched:
         return [
-            "There was nothing to receive. Messages that have come since activate the queue as soon as a monitor runs"
+            f"{_none_unread(now)} Messages that have come since activate the queue as soon as a monitor runs"
             f"{_unless_task(now)}."
         ]
-    return [f"There is nothing to receive. The next message activates the queue{_unless_task(now)}."]
+    return [f"{_none_unread(now)} The next message activates the queue{_unless_task(now)}."]
+
+
+def _none_unread(now: Situation) -> str:
+    """Returns the sentence about a count of 0. The monitor does not know of messages that no program has reported."""
+    return f"No reported message {_now_or_then(now, 'is', 'was')} unread."
 
 
 def _unless_task(now: Situation) -> str:
@@ -233,7 +239,7 @@ def _notified(now: Situation) -> list[str]:
         sentences.append(f"{starts}, because {_all_tasks(now)}.")
     elif now.next_check_at is not None:
         sentences.append(f"If no {answer} comes first, {_looks(now, 'again', now.next_check_at)}.")
-    else:
+    elif not now.is_leased:
         stays = _now_or_then(now, "stays so until", "was to stay so until")
         sentences.append(f"It {stays} a {answer} comes: its time-out never expires.")
     return sentences
