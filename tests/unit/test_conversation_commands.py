@@ -445,15 +445,35 @@ def test_the_end_of_a_conversation_is_not_called_one_of_its_messages(
 
 
 def test_an_end_that_waits_behind_held_messages_names_cleanup() -> None:
+    reached, far = endpoint(far_database="B"), endpoint(is_initiator=False)
     for kind in ("END", "ERROR"):
-        [line] = behind_held(Ending(kind), {"c/initiator": 1, "c/target": 0})
-        assert line.startswith("1 message is held, and ")
-        assert f"the {kind} waits" in line
-        assert "`queue-activation conversation end c --cleanup` tells nobody" in line
-    [line] = behind_held(Ending(), {"c/initiator": 1, "d/target": 2})
+        for rows in ([(reached, 1), (far, 0)], [(reached, 0), (far, 1)]):
+            [line] = behind_held(Ending(kind), rows)
+            assert line.startswith("1 message is held, and ")
+            assert f"the {kind} waits" in line
+            assert "`queue-activation conversation end c --cleanup` tells nobody" in line
+    [line] = behind_held(Ending(), [(reached, 1), (endpoint(conversation_id="d"), 2)])
+    assert line.startswith("3 messages are held, and the END waits behind")
     assert "`queue-activation conversation end CONVERSATION --cleanup`" in line
-    assert [*behind_held(Ending("CLEANUP"), {"c/initiator": 1})] == []
-    assert [*behind_held(Ending(), {"c/initiator": 0})] == []
+    assert [*behind_held(Ending("CLEANUP"), [(reached, 1)])] == []
+    assert [*behind_held(Ending(), [(reached, 0)])] == []
+
+
+def test_an_error_does_not_wait_for_a_far_side_that_was_never_reached() -> None:
+    """The row of an initiator has no far database, also if the target is in another instance."""
+    never = endpoint(far_database=None)
+    for rows in ([(never, 1)], [(never, 1), (endpoint(conversation_id="d", far_database="B"), 2)]):
+        [line] = behind_held(Ending("ERROR"), rows)
+        assert "held, and dropped. If the far side was never reached, nobody is told. Otherwise the ERROR waits" in line
+    [line] = behind_held(Ending("END"), [(never, 1)])
+    assert "and the END waits behind until the far side can be told" in line
+
+
+@pytest.mark.parametrize("state", ["SO", "DI", "ER"])
+def test_the_end_of_an_endpoint_that_is_closed_at_once_waits_for_nobody(state: str) -> None:
+    row = endpoint(state=state, far_database="B")
+    assert [*behind_held(Ending("END"), [(row, 2)])] == []
+    assert [*behind_held(Ending("ERROR"), [(row, 2)])] == ["2 messages are held, and dropped"]
 
 
 class TestWhatTheRouterHasNotRead:

@@ -235,7 +235,7 @@ def end(
         raise typer.Exit(0 if conversation is None else 1)
     if conversation is None and not yes:
         _ask(endpoints, statement)
-    for line in endings.behind_held(statement, {key: held[key] for key in endpoints}):
+    for line in endings.behind_held(statement, [(row, held[key]) for key, row in endpoints.items()]):
         say(line, err=True)
     absent = router_absence(kafka, topics)
     outcome = endings.end(kafka, topics, endpoints, statement, 0.0 if absent else timeout.ms / 1000)

@@ -45,10 +45,13 @@ class Ending:
 
     def is_allowed(self, row: EndpointRow, held: int) -> bool:
         """Returns whether an endpoint allows the statement. A closed endpoint without held messages allows none."""
-        state = State.__members__.get(row.state, State.ABSENT)
-        if state is State.CD and not held:
+        if row.state == State.CD.name and not held:
             return False
-        return after(state, _TRIGGERS[self.kind]) is not None
+        return self.next_state(row) is not None
+
+    def next_state(self, row: EndpointRow) -> State | None:
+        """Returns the state of an endpoint after the statement; None if the state does not allow the statement."""
+        return after(State.__members__.get(row.state, State.ABSENT), _TRIGGERS[self.kind])
 
     def is_done(self, row: EndpointRow) -> bool:
         """Returns whether an endpoint shows the effect of the statement."""
@@ -176,21 +179,31 @@ def not_allowed(ending: Ending, rows: Sequence[tuple[EndpointRow, int]]) -> Iter
             yield f"the {side} is in state {row.state}, which does not allow {ending.kind}{advice}"
 
 
-def behind_held(ending: Ending, held: Mapping[str, int]) -> Iterator[str]:
-    """Yields a line if the far side gets held messages before the statement.
+def behind_held(ending: Ending, rows: Sequence[tuple[EndpointRow, int]]) -> Iterator[str]:
+    """Yields a line if the far side gets held messages before the statement, or if the statement drops them.
 
     Args:
         ending: The statement.
-        held: Key of an endpoint -> the number of messages that it holds.
+        rows: Each endpoint that allows the statement, with the number of messages that it holds.
     """
-    count = sum(held.values())
-    if count and ending.kind != "CLEANUP":
-        messages = f"{count:,} message{' is' if count == 1 else 's are'} held"
-        waits = "and the END waits behind" if ending.kind == "END" else "and dropped, but the ERROR waits instead"
-        conversations = {key.rpartition("/")[0] for key in held}
-        name = conversations.pop() if len(conversations) == 1 else "CONVERSATION"
-        cleanup = hints.command("conversation", "end", name, "--cleanup")
-        yield f"{messages}, {waits} until the far side can be told. If it never can: `{cleanup}` tells nobody"
+    holding = [(row, held) for row, held in rows if held]
+    telling = [each for each in holding if ending.next_state(each[0]) is State.DO]  # the others are closed at once
+    count = sum(held for _, held in (holding if ending.kind == "ERROR" else telling))
+    if ending.kind == "CLEANUP" or not count:
+        return
+    messages = f"{count:,} message{' is' if count == 1 else 's are'} held"
+    if not telling:
+        yield f"{messages}, and dropped"
+        return
+    waits = "and the END waits behind"
+    if ending.kind == "ERROR" and all(row.far_database or not row.is_initiator for row, _ in telling):
+        waits = "and dropped, but the ERROR waits instead"
+    elif ending.kind == "ERROR":  # the target may also be in another instance
+        waits = "and dropped. If the far side was never reached, nobody is told. Otherwise the ERROR waits"
+    conversations = {row.conversation_id for row, _ in telling}
+    name = conversations.pop() if len(conversations) == 1 else "CONVERSATION"
+    cleanup = hints.command("conversation", "end", name, "--cleanup")
+    yield f"{messages}, {waits} until the far side can be told. If it never can: `{cleanup}` tells nobody"
 
 
 def report(outcome: Outcome, timeout: Duration, absent: str | None) -> int:
