@@ -12,7 +12,7 @@ from rich.console import Console, RenderableType
 from typer.testing import CliRunner
 
 from streaming.cli import options, presence
-from streaming.cli.conversations import commands, endings, lists, views
+from streaming.cli.conversations import commands, endings, lists, unknown, views
 from streaming.cli.conversations.endings import Ending, Outcome, behind_held, not_allowed
 from streaming.cli.conversations.show import facts
 from streaming.cli.conversations.views import Selection, Sent, Viewed, idle_before
@@ -244,6 +244,35 @@ def test_what_cannot_be_ended_is_named() -> None:
     assert [*not_allowed(Ending("END"), [(row, 0) for row in rows])] == [
         "the initiator is in state DO, which does not allow END; --cleanup ends it",
         "the target is in state CD, which does not allow END",
+    ]
+
+
+CD = "endpoint{} in state CD: closed, nothing is sent or received any more"
+DO = "endpoint{} in state DO: disconnected outbound, this side has ended and the far side has not been told yet"
+
+
+@pytest.mark.parametrize(
+    ("words", "states", "held", "lines"),
+    [
+        ((), ["DO"], 0, [f"1 {DO.format('')}; --cleanup ends it"]),
+        (("--error", "1"), ["CD", "DO", "DO"], 0, [f"2 {DO.format('s')}; --cleanup ends them", f"1 {CD.format('')}"]),
+        ((), ["CD", "CD"], 0, [f"2 {CD.format('s')}"]),
+        ((), ["CD"], 1, [f"1 {CD.format('')}; --cleanup ends it"]),
+        (("--cleanup",), ["CD"], 0, [f"1 {CD.format('')}"]),
+        ((), ["new"], 0, ["1 endpoint in state new"]),
+        ((), [], 0, []),
+    ],
+)
+def test_if_filters_find_nothing_to_end_the_states_and_what_helps_are_told(
+    monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], states: list[str], held: int, lines: list[str]
+) -> None:
+    rows = {f"{number}/initiator": endpoint(state=state) for number, state in enumerate(states)}
+    transmissions: list[Any] = [(key, transmission(), {}) for key in rows if held]
+    monkeypatch.setattr(views, "read_endpoints", lambda *_: Viewed(rows, dict.fromkeys(rows, b"{}"), transmissions))
+    monkeypatch.setattr(unknown, "warn", lambda *_: False)
+    assert run_command("conversation", "end", "--service", "Orders", *words).splitlines() == [
+        "no endpoint to end",
+        *lines,
     ]
 
 

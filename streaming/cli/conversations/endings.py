@@ -1,6 +1,7 @@
 """Ends endpoints on behalf of their programs, and waits until the router shows the effect."""
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -8,11 +9,12 @@ from typing import Literal
 from confluent_kafka import Message
 
 from streaming.cli.command_sender import Record, send_records
-from streaming.cli.conversations.lists import plural
+from streaming.cli.conversations.lists import STATES
 from streaming.cli.dead_letters import decode
 from streaming.cli.lines import say
 from streaming.cli.routing.router_waits import Patience
 from streaming.core.conversations.endpoint_states import ENDED, State, Trigger, after
+from streaming.core.numbers import plural
 from streaming.errors import UserError
 from streaming.kafka.clients import Cluster
 from streaming.kafka.topic_follower import Start, TopicFollower
@@ -79,6 +81,9 @@ class Ending:
         except InvalidRecordError as error:
             raise UserError(f"The statement is invalid: {error}") from None
         return Record(row.conversation_id, b"", ((HEADER, value),))
+
+
+_CLEANUP = Ending("CLEANUP")
 
 
 @dataclass
@@ -174,9 +179,24 @@ def not_allowed(ending: Ending, rows: Sequence[tuple[EndpointRow, int]]) -> Iter
     """
     for row, held in rows:
         side = "initiator" if row.is_initiator else "target"
-        advice = "; --cleanup ends it" if Ending("CLEANUP").is_allowed(row, held) else ""
+        advice = "; --cleanup ends it" if _CLEANUP.is_allowed(row, held) else ""
         if not ending.is_allowed(row, held):
             yield f"the {side} is in state {row.state}, which does not allow {ending.kind}{advice}"
+
+
+def by_state(rows: Sequence[tuple[EndpointRow, int]]) -> Iterator[str]:
+    """Yields a line for each state of endpoints that do not allow a statement, in the order of their lives.
+
+    Args:
+        rows: The endpoints, each with the number of messages that it holds.
+    """
+    counts = Counter((row.state, _CLEANUP.is_allowed(row, held)) for row, held in rows)
+    for state in dict.fromkeys([*STATES, *(state for state, _ in counts)]):
+        for is_ended in (True, False):
+            if count := counts[state, is_ended]:
+                meaning = f": {STATES[state]}" if state in STATES else ""
+                advice = f"; --cleanup ends {'it' if count == 1 else 'them'}" if is_ended else ""
+                yield f"{plural(count, 'endpoint')} in state {state}{meaning}{advice}"
 
 
 def behind_held(ending: Ending, rows: Sequence[tuple[EndpointRow, int]]) -> Iterator[str]:
