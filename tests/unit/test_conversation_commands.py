@@ -12,7 +12,7 @@ from rich.console import Console, RenderableType
 from typer.testing import CliRunner
 
 from streaming.cli import options, presence
-from streaming.cli.conversations import commands, endings, lists, views
+from streaming.cli.conversations import commands, endings, lists, unknown, views
 from streaming.cli.conversations.endings import Ending, Outcome, behind_held, not_allowed
 from streaming.cli.conversations.show import facts
 from streaming.cli.conversations.views import Selection, Sent, Viewed, idle_before
@@ -247,6 +247,35 @@ def test_what_cannot_be_ended_is_named() -> None:
     ]
 
 
+CD = "endpoint{} in state CD: closed, nothing is sent or received any more"
+DO = "endpoint{} in state DO: disconnected outbound, this side has ended and the far side has not been told yet"
+
+
+@pytest.mark.parametrize(
+    ("words", "states", "held", "lines"),
+    [
+        ((), ["DO"], 0, [f"1 {DO.format('')}; --cleanup ends it"]),
+        (("--error", "1"), ["CD", "DO", "DO"], 0, [f"2 {DO.format('s')}; --cleanup ends them", f"1 {CD.format('')}"]),
+        ((), ["CD", "CD"], 0, [f"2 {CD.format('s')}"]),
+        ((), ["CD"], 1, [f"1 {CD.format('')}; --cleanup ends it"]),
+        (("--cleanup",), ["CD"], 0, [f"1 {CD.format('')}"]),
+        ((), ["new"], 0, ["1 endpoint in state new"]),
+        ((), [], 0, []),
+    ],
+)
+def test_if_filters_find_nothing_to_end_the_states_and_what_helps_are_told(
+    monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], states: list[str], held: int, lines: list[str]
+) -> None:
+    rows = {f"{number}/initiator": endpoint(state=state) for number, state in enumerate(states)}
+    transmissions: list[Any] = [(key, transmission(), {}) for key in rows if held]
+    monkeypatch.setattr(views, "read_endpoints", lambda *_: Viewed(rows, dict.fromkeys(rows, b"{}"), transmissions))
+    monkeypatch.setattr(unknown, "warn", lambda *_: False)
+    assert run_command("conversation", "end", "--service", "Orders", *words).splitlines() == [
+        "no endpoint to end",
+        *lines,
+    ]
+
+
 def source() -> Origin:
     """Returns the definitions of the conversations' scene, of which no service is Later."""
 
@@ -445,15 +474,35 @@ def test_the_end_of_a_conversation_is_not_called_one_of_its_messages(
 
 
 def test_an_end_that_waits_behind_held_messages_names_cleanup() -> None:
+    reached, far = endpoint(far_database="B"), endpoint(is_initiator=False)
     for kind in ("END", "ERROR"):
-        [line] = behind_held(Ending(kind), {"c/initiator": 1, "c/target": 0})
-        assert line.startswith("1 message is held, and ")
-        assert f"the {kind} waits" in line
-        assert "`queue-activation conversation end c --cleanup` tells nobody" in line
-    [line] = behind_held(Ending(), {"c/initiator": 1, "d/target": 2})
+        for rows in ([(reached, 1), (far, 0)], [(reached, 0), (far, 1)]):
+            [line] = behind_held(Ending(kind), rows)
+            assert line.startswith("1 message is held, and ")
+            assert f"the {kind} waits" in line
+            assert "`queue-activation conversation end c --cleanup` tells nobody" in line
+    [line] = behind_held(Ending(), [(reached, 1), (endpoint(conversation_id="d"), 2)])
+    assert line.startswith("3 messages are held, and the END waits behind")
     assert "`queue-activation conversation end CONVERSATION --cleanup`" in line
-    assert [*behind_held(Ending("CLEANUP"), {"c/initiator": 1})] == []
-    assert [*behind_held(Ending(), {"c/initiator": 0})] == []
+    assert [*behind_held(Ending("CLEANUP"), [(reached, 1)])] == []
+    assert [*behind_held(Ending(), [(reached, 0)])] == []
+
+
+def test_an_error_does_not_wait_for_a_far_side_that_was_never_reached() -> None:
+    """The row of an initiator has no far database, also if the target is in another instance."""
+    never = endpoint(far_database=None)
+    for rows in ([(never, 1)], [(never, 1), (endpoint(conversation_id="d", far_database="B"), 2)]):
+        [line] = behind_held(Ending("ERROR"), rows)
+        assert "held, and dropped. If the far side was never reached, nobody is told. Otherwise the ERROR waits" in line
+    [line] = behind_held(Ending("END"), [(never, 1)])
+    assert "and the END waits behind until the far side can be told" in line
+
+
+@pytest.mark.parametrize("state", ["SO", "DI", "ER"])
+def test_the_end_of_an_endpoint_that_is_closed_at_once_waits_for_nobody(state: str) -> None:
+    row = endpoint(state=state, far_database="B")
+    assert [*behind_held(Ending("END"), [(row, 2)])] == []
+    assert [*behind_held(Ending("ERROR"), [(row, 2)])] == ["2 messages are held, and dropped"]
 
 
 class TestWhatTheRouterHasNotRead:

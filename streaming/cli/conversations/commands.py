@@ -1,6 +1,7 @@
 """The commands `queue-activation conversation ...` and `queue-activation transmissions`."""
 
 import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice
@@ -17,8 +18,6 @@ from streaming.system import durations, hints, wall_clock
 from streaming.system.durations import Duration
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from streaming.cli.conversations.endings import Ending
     from streaming.cli.conversations.views import Selection
     from streaming.wire.service_views import EndpointRow
@@ -229,19 +228,19 @@ def end(
         raise unknown.no_conversation(kafka, topics, conversation, is_filtered=is_filtered or filters.side is not None)
     held = {key: viewed.held.get(key, 0) for key in viewed.endpoints}
     endpoints = {key: row for key, row in viewed.endpoints.items() if statement.is_allowed(row, held[key])}
+    rows = [(row, held[key]) for key, row in viewed.endpoints.items()]
     if conversation is not None:
-        for line in endings.not_allowed(statement, [(row, held[key]) for key, row in viewed.endpoints.items()]):
-            say(f"conversation {conversation}: {line}", err=True)
+        _warn(f"conversation {conversation}: {line}" for line in endings.not_allowed(statement, rows))
     if not endpoints:
         say("no endpoint to end")
+        _warn(endings.by_state(rows if conversation is None else []))
         if not viewed.endpoints:
             unknown.warn(kafka, topics, filters.service, viewed.services)
             unknown.warn(kafka, topics, filters.far_service, viewed.services)
         raise typer.Exit(0 if conversation is None else 1)
     if conversation is None and not yes:
         _ask(endpoints, statement)
-    for line in endings.behind_held(statement, {key: held[key] for key in endpoints}):
-        say(line, err=True)
+    _warn(endings.behind_held(statement, [(row, held[key]) for key, row in endpoints.items()]))
     absent = router_absence(kafka, topics)
     outcome = endings.end(kafka, topics, endpoints, statement, 0.0 if absent else timeout.ms / 1000)
     raise typer.Exit(endings.report(outcome, timeout, absent))
@@ -340,7 +339,12 @@ def _ending(error: int | None, text: str | None, *, cleanup: bool) -> "Ending":
     return Ending("CLEANUP" if cleanup else "END")
 
 
-def _ask(endpoints: "Mapping[str, EndpointRow]", ending: "Ending") -> None:
+def _warn(lines: Iterable[str]) -> None:
+    for line in lines:
+        say(line, err=True)
+
+
+def _ask(endpoints: Mapping[str, "EndpointRow"], ending: "Ending") -> None:
     """Asks whether to end many endpoints."""
     count = len({row.conversation_id for row in endpoints.values()})
     with_what = "" if ending.kind == "END" else f" WITH {ending.kind}"

@@ -1,6 +1,7 @@
 """Ends endpoints on behalf of their programs, and waits until the router shows the effect."""
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -8,11 +9,12 @@ from typing import Literal
 from confluent_kafka import Message
 
 from streaming.cli.command_sender import Record, send_records
-from streaming.cli.conversations.lists import plural
+from streaming.cli.conversations.lists import STATES
 from streaming.cli.dead_letters import decode
 from streaming.cli.lines import say
 from streaming.cli.routing.router_waits import Patience
 from streaming.core.conversations.endpoint_states import ENDED, State, Trigger, after
+from streaming.core.numbers import plural
 from streaming.errors import UserError
 from streaming.kafka.clients import Cluster
 from streaming.kafka.topic_follower import Start, TopicFollower
@@ -45,10 +47,13 @@ class Ending:
 
     def is_allowed(self, row: EndpointRow, held: int) -> bool:
         """Returns whether an endpoint allows the statement. A closed endpoint without held messages allows none."""
-        state = State.__members__.get(row.state, State.ABSENT)
-        if state is State.CD and not held:
+        if row.state == State.CD.name and not held:
             return False
-        return after(state, _TRIGGERS[self.kind]) is not None
+        return self.next_state(row) is not None
+
+    def next_state(self, row: EndpointRow) -> State | None:
+        """Returns the state of an endpoint after the statement; None if the state does not allow the statement."""
+        return after(State.__members__.get(row.state, State.ABSENT), _TRIGGERS[self.kind])
 
     def is_done(self, row: EndpointRow) -> bool:
         """Returns whether an endpoint shows the effect of the statement."""
@@ -76,6 +81,9 @@ class Ending:
         except InvalidRecordError as error:
             raise UserError(f"The statement is invalid: {by_field(error)}") from None
         return Record(row.conversation_id, b"", ((HEADER, value),))
+
+
+_CLEANUP = Ending("CLEANUP")
 
 
 @dataclass
@@ -171,26 +179,51 @@ def not_allowed(ending: Ending, rows: Sequence[tuple[EndpointRow, int]]) -> Iter
     """
     for row, held in rows:
         side = "initiator" if row.is_initiator else "target"
-        advice = "; --cleanup ends it" if Ending("CLEANUP").is_allowed(row, held) else ""
+        advice = "; --cleanup ends it" if _CLEANUP.is_allowed(row, held) else ""
         if not ending.is_allowed(row, held):
             yield f"the {side} is in state {row.state}, which does not allow {ending.kind}{advice}"
 
 
-def behind_held(ending: Ending, held: Mapping[str, int]) -> Iterator[str]:
-    """Yields a line if the far side gets held messages before the statement.
+def by_state(rows: Sequence[tuple[EndpointRow, int]]) -> Iterator[str]:
+    """Yields a line for each state of endpoints that do not allow a statement, in the order of their lives.
+
+    Args:
+        rows: The endpoints, each with the number of messages that it holds.
+    """
+    counts = Counter((row.state, _CLEANUP.is_allowed(row, held)) for row, held in rows)
+    for state in dict.fromkeys([*STATES, *(state for state, _ in counts)]):
+        for is_ended in (True, False):
+            if count := counts[state, is_ended]:
+                meaning = f": {STATES[state]}" if state in STATES else ""
+                advice = f"; --cleanup ends {'it' if count == 1 else 'them'}" if is_ended else ""
+                yield f"{plural(count, 'endpoint')} in state {state}{meaning}{advice}"
+
+
+def behind_held(ending: Ending, rows: Sequence[tuple[EndpointRow, int]]) -> Iterator[str]:
+    """Yields a line if the far side gets held messages before the statement, or if the statement drops them.
 
     Args:
         ending: The statement.
-        held: Key of an endpoint -> the number of messages that it holds.
+        rows: Each endpoint that allows the statement, with the number of messages that it holds.
     """
-    count = sum(held.values())
-    if count and ending.kind != "CLEANUP":
-        messages = f"{count:,} message{' is' if count == 1 else 's are'} held"
-        waits = "and the END waits behind" if ending.kind == "END" else "and dropped, but the ERROR waits instead"
-        conversations = {key.rpartition("/")[0] for key in held}
-        name = conversations.pop() if len(conversations) == 1 else "CONVERSATION"
-        cleanup = hints.command("conversation", "end", name, "--cleanup")
-        yield f"{messages}, {waits} until the far side can be told. If it never can: `{cleanup}` tells nobody"
+    holding = [(row, held) for row, held in rows if held]
+    telling = [each for each in holding if ending.next_state(each[0]) is State.DO]  # the others are closed at once
+    count = sum(held for _, held in (holding if ending.kind == "ERROR" else telling))
+    if ending.kind == "CLEANUP" or not count:
+        return
+    messages = f"{count:,} message{' is' if count == 1 else 's are'} held"
+    if not telling:
+        yield f"{messages}, and dropped"
+        return
+    waits = "and the END waits behind"
+    if ending.kind == "ERROR" and all(row.far_database or not row.is_initiator for row, _ in telling):
+        waits = "and dropped, but the ERROR waits instead"
+    elif ending.kind == "ERROR":  # the target may also be in another instance
+        waits = "and dropped. If the far side was never reached, nobody is told. Otherwise the ERROR waits"
+    conversations = {row.conversation_id for row, _ in telling}
+    name = conversations.pop() if len(conversations) == 1 else "CONVERSATION"
+    cleanup = hints.command("conversation", "end", name, "--cleanup")
+    yield f"{messages}, {waits} until the far side can be told. If it never can: `{cleanup}` tells nobody"
 
 
 def report(outcome: Outcome, timeout: Duration, absent: str | None) -> int:
