@@ -31,7 +31,7 @@ _UNWATCHED = "not watched"
 _STATE_STYLES = {"INACTIVE": "dim", "NOTIFIED": "bold yellow", "RECEIVES_OCCURRING": "green", _UNWATCHED: "yellow"}
 # The meanings of the states, for legends.
 STATES = {
-    "INACTIVE": "nothing to receive",
+    "INACTIVE": "no reported message is unread",
     "NOTIFIED": "a reader was requested, and has not come yet",
     "RECEIVES_OCCURRING": "there are messages; one more reader is requested when it would have work",
     "queue OFF": "no notification is written, and no task is started",
@@ -40,7 +40,7 @@ STATES = {
 }
 # Their meanings if no monitor runs.
 _PAST = {
-    "INACTIVE": "there was nothing to receive",
+    "INACTIVE": "no reported message was unread",
     "NOTIFIED": "a reader was requested, and had not come yet",
     "RECEIVES_OCCURRING": "there were messages",
 }

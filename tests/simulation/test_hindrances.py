@@ -36,7 +36,7 @@ TIMED = (Hindrance.QUIET_WINDOW, Hindrance.UNANSWERED)
 # What the sentences say for each, in the explanation and in the headline.
 SAID = {
     Hindrance.UNANSWERED: ("no RECEIVE has come since", "A reader was requested at"),
-    Hindrance.NOTHING_UNREAD: ("There is nothing to receive.", "because nothing is unread"),
+    Hindrance.NOTHING_UNREAD: ("No reported message is unread.", "because nothing is unread"),
     Hindrance.READER_WAITS: ("one more would have no work", "in RECEIVE: one more would have no work"),
     Hindrance.TASK_LIMIT: ("One more would have work, but", "but no task can be started"),
     Hindrance.QUIET_WINDOW: ("One more is requested once a quiet window", "started before"),

@@ -266,7 +266,7 @@ def test_of_a_group_that_no_entry_names_nothing_is_shown_as_known() -> None:
     assert lines["orders"][1:7] == ["not", "watched", "unknown", "0", "unknown", "unknown"]
     assert lines["watched"][4:6] == ["0", "no"]
     assert "not watched: whether its consumer group has messages or readers is unknown" in text
-    assert "INACTIVE: nothing to receive\n" in re.sub(" +\n", "\n", text)
+    assert "INACTIVE: no reported message is unread\n" in re.sub(" +\n", "\n", text)
     assert "has said nothing of it" not in text
     for width in (40, 60, 100):
         narrow = " ".join(shown(ROW | UNHEARD | {"state": "RECEIVES_OCCURRING"}, present=present, width=width).split())
@@ -279,8 +279,8 @@ def test_of_a_group_that_no_entry_names_nothing_is_shown_as_known() -> None:
 
 def test_without_an_observer_it_is_not_known_that_there_is_nothing_to_receive() -> None:
     idle = ROW | UNHEARD | {"state": "INACTIVE", "members": 0, "unread_messages": 0}
-    assert "INACTIVE: there was nothing to receive" in shown(idle, present=Present(observer=False))
-    assert "INACTIVE: nothing to receive" in shown(idle, present=Present(observer=True))
+    assert "INACTIVE: no reported message was unread" in shown(idle, present=Present(observer=False))
+    assert "INACTIVE: no reported message is unread" in shown(idle, present=Present(observer=True))
 
 
 def test_a_number_of_messages_is_not_read_as_one_of_readers() -> None:
@@ -410,7 +410,11 @@ def test_the_end_of_a_quiet_window_is_a_check_whatever_lease_ends_before(at: str
 def test_without_a_monitor_the_legend_says_what_was() -> None:
     rows = [ROW | {"queue": state, "state": state} for state in ("NOTIFIED", "INACTIVE", "RECEIVES_OCCURRING")]
     text = shown(*rows, present=Present(monitor=False))
-    for meaning in ("had not come yet", "INACTIVE: there was nothing", "RECEIVES_OCCURRING: there were messages"):
+    for meaning in (
+        "had not come yet",
+        "INACTIVE: no reported message was unread",
+        "RECEIVES_OCCURRING: there were messages",
+    ):
         assert meaning in text
     assert "has not come yet" in shown(*rows)
 

@@ -145,21 +145,25 @@ def _absent(now: Situation) -> list[str]:
 def _inactive(now: Situation) -> list[str]:
     if now.takers > 0 and not now.is_watched:
         they_take = "it still does, it takes" if now.takers == 1 else "they still do, they take"
-        return [f"There was nothing to receive. {_who_waits(now)} in RECEIVE. If {they_take} the next message."]
+        return [f"{_none_unread(now)} {_who_waits(now)} in RECEIVE. If {they_take} the next message."]
     if now.takers > 0:
         return [
-            f"There is nothing to receive. {_who_waits(now)} in RECEIVE and would take the next message, so no "
+            f"{_none_unread(now)} {_who_waits(now)} in RECEIVE and would take the next message, so no "
             "reader has to be started: with a waiting reader, INACTIVE is the expected state."
         ]
     if now.max_queue_readers == 0 and not now.has_notifications:
-        nothing = f"There {_now_or_then(now, 'is', 'was')} nothing to receive."
-        return [f"{nothing} The next message starts no task, because max_queue_readers is 0."]
+        return [f"{_none_unread(now)} The next message starts no task, because max_queue_readers is 0."]
     if not now.is_watched:
         return [
-            "There was nothing to receive. Messages that have come since activate the queue as soon as a monitor runs"
+            f"{_none_unread(now)} Messages that have come since activate the queue as soon as a monitor runs"
             f"{_unless_task(now)}."
         ]
-    return [f"There is nothing to receive. The next message activates the queue{_unless_task(now)}."]
+    return [f"{_none_unread(now)} The next message activates the queue{_unless_task(now)}."]
+
+
+def _none_unread(now: Situation) -> str:
+    """Returns the sentence about a count of 0. The monitor does not know of messages that no program has reported."""
+    return f"No reported message {_now_or_then(now, 'is', 'was')} unread."
 
 
 def _unless_task(now: Situation) -> str:

@@ -1,6 +1,7 @@
 """Explanations of a queue monitor's state: each state, and each fact that decides in it, has its own sentence."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,7 @@ NOTHING = replace(QUIET, unread=0, hindrance=Hindrance.NOTHING_UNREAD)
         (replace(QUIET, state=State.INACTIVE, max_queue_readers=1), "activates the queue, unless a task still runs."),
         (
             replace(QUIET, state=State.INACTIVE, max_queue_readers=0),
-            "There is nothing to receive. The next message starts no task, because max_queue_readers is 0.",
+            "No reported message is unread. The next message starts no task, because max_queue_readers is 0.",
         ),
         (replace(QUIET, state=State.ABSENT), "neither an event notification nor internal activation"),
         (replace(QUIET, state=State.INACTIVE), "The next message activates the queue"),
@@ -203,6 +204,16 @@ def test_without_a_monitor_what_the_last_one_has_left_is_told_as_what_was(now: S
         "is still",
     ):
         assert present not in text
+
+
+@pytest.mark.parametrize("is_watched", [True, False])
+@pytest.mark.parametrize("fields", [{}, {"waiting": 1}, {"max_queue_readers": 0}, {"max_queue_readers": 1}])
+def test_only_of_messages_that_were_reported_it_is_said_that_none_is_unread(
+    fields: dict[str, Any], is_watched: bool
+) -> None:
+    idle = replace(NOTHING, state=State.INACTIVE, is_watched=is_watched, **fields)
+    assert why(idle)[-1].startswith(f"No reported message {'is' if is_watched else 'was'} unread.")
+    assert "nothing to receive" not in " ".join(why(idle))
 
 
 def test_an_instant_that_has_passed_is_not_told_as_one_to_come() -> None:
