@@ -2,6 +2,7 @@
 
 import html as escaping
 import re
+import socket
 from dataclasses import replace
 from urllib.parse import urlencode
 
@@ -9,16 +10,21 @@ import msgspec
 import pytest
 
 from streaming.cli.dashboard import live_services as live_services_module
+from streaming.cli.dashboard.address import Address
 from streaming.cli.dashboard.batches import Batches
 from streaming.cli.dashboard.live_services import BoundedRows
+from streaming.cli.dashboard.server import Dashboard, News, application
 from streaming.cli.dashboard.table_pages import paged
+from streaming.cli.dashboard.web_server import Served
 from streaming.cli.routing.explained_routes import Origin, instance_of, one_case, results
 from streaming.core.times import iso_time
 from streaming.system import wall_clock
 from streaming.wire.service_commands import CreateDatabase, CreateRoute, CreateService, DropService
 from streaming.wire.service_views import EndpointRow, decode_endpoint
+from streaming.wire.topics import Topics
 from tests.support.conversation_scene import DEFINITIONS
-from tests.support.service_records import html, live_services, record
+from tests.support.dashboards import ask
+from tests.support.service_records import CLUSTER, html, live_services, record
 from tests.support.viewed import endpoint, transmission
 
 HOSTILE = "<script>alert(1)</script>"
@@ -45,6 +51,16 @@ def test_services_are_shown_with_their_queues_and_what_waits_for_them() -> None:
 def test_the_state_of_a_queue_that_no_monitor_knows_is_unknown_and_not_zero() -> None:
     page = html(live_services(DEFINITIONS), "/services")
     assert re.search(r'data-label="Unread" class="number"><span class="unknown"', page)
+
+
+def test_the_page_says_how_old_the_states_of_queues_are_if_no_monitor_runs() -> None:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        entries = Served(CLUSTER, Topics(), Address(), listening)._dashboard._entries
+    news = News(monitor="no monitor runs", as_of="2026-01-31T12:00:00.000Z")
+    app = application(Dashboard(entries, lambda: 0, lambda: news), ["*"], None, is_secure=False)
+    page = " ".join(text(ask(app, "/services").text).split())
+    assert "No monitor runs. What follows is as of 12:00:00 UTC (" in page
 
 
 def test_an_expired_route_is_marked() -> None:

@@ -61,7 +61,7 @@ class Served:
             Entry("/", pages.queues, "Queues", needs_monitor=True),
             Entry("/queue", pages.queue, under="/"),
             Entry("/activity", pages.activity, "Activity", needs_monitor=True),
-            Entry("/services", services.services, "Services"),
+            Entry("/services", services.services, "Services", needs_monitor=True),
             Entry("/conversations", conversations.conversations, "Conversations"),
             Entry("/conversation", conversations.conversation, under="/conversations"),
             Entry("/transmissions", conversations.transmissions, under="/conversations"),
