@@ -12,7 +12,7 @@ from producers.conversations import Statements
 from producers.own_partitions import OwnPartition, OwnPartitions
 from producers.received_message import ReceivedMessage
 from streaming.kafka.clients import READS_COMMITTED, Cluster
-from streaming.kafka.errors import LASTING_ERRORS, unusable
+from streaming.kafka.errors import LASTING_ERRORS, unusable, words_of
 from streaming.kafka.group_member import leave
 from streaming.system.threads import within
 from streaming.wire.headers import decoded_headers
@@ -182,7 +182,7 @@ class QueueConsumer:
         try:
             found = self._consumer.committed(asked, timeout=_COMMITTED_TIMEOUT_S)
         except KafkaException as exception:
-            _log.info("queue %s: no committed offsets: %s", self._queue, exception)
+            _log.info("queue %s: no committed offsets: %s", self._queue, words_of(exception))
             return {}
         return {each.partition: each.offset for each in found if each.error is None}
 
@@ -192,7 +192,7 @@ class QueueConsumer:
             self._consumer.seek(TopicPartition(self._queue, number, offset))
         except KafkaException as exception:
             # The partition is no longer assigned to this reader. Its next reader continues at the committed offset.
-            _log.info("no seek in %s[%d]: %s", self._queue, number, exception)
+            _log.info("no seek in %s[%d]: %s", self._queue, number, words_of(exception))
 
     def _accept(self, events: Iterable[Message]) -> list[tuple[OwnPartition, ReceivedMessage]]:
         taken = []
@@ -214,7 +214,7 @@ class QueueConsumer:
         elif error.fatal() or error.code() in LASTING_ERRORS:
             raise unusable(f"Queue {self._queue!r} cannot be read", error)
         else:
-            _log.warning("queue %s: %s", self._queue, error)
+            _log.warning("queue %s: %s", self._queue, error.str())
 
     def _member_id(self) -> str | None:
         """Returns the member id; None between expulsion and the next join, although the type stub does not say so."""

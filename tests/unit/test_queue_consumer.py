@@ -3,6 +3,7 @@
 from threading import Event
 
 import pytest
+from confluent_kafka import KafkaError, Message
 
 from producers import queue_consumer
 from producers.conversations import Statements
@@ -27,3 +28,10 @@ def test_a_consumer_without_kafka_closes() -> None:
     consumer.take(1, 0.0)
     consumer.close()
     assert not consumer.partitions.is_assigned
+
+
+def test_a_warning_about_an_error_has_kafkas_words(caplog: pytest.LogCaptureFixture) -> None:
+    consumer = QueueConsumer(Cluster("127.0.0.1:1"), "orders", "orders", Statements(None))
+    consumer._accept_error(Message(), KafkaError(KafkaError._TRANSPORT, "these words"))
+    consumer.close()
+    assert "queue orders: these words" in caplog.messages

@@ -410,7 +410,11 @@ def test_the_end_of_a_quiet_window_is_a_check_whatever_lease_ends_before(at: str
 def test_without_a_monitor_the_legend_says_what_was() -> None:
     rows = [ROW | {"queue": state, "state": state} for state in ("NOTIFIED", "INACTIVE", "RECEIVES_OCCURRING")]
     text = shown(*rows, present=Present(monitor=False))
-    for meaning in ("had not come yet", "INACTIVE: there was nothing", "RECEIVES_OCCURRING: there were messages"):
+    for meaning in (
+        "had not come yet",
+        "INACTIVE: no reported message was unread",
+        "RECEIVES_OCCURRING: there were messages",
+    ):
         assert meaning in text
     assert "has not come yet" in shown(*rows)
 
