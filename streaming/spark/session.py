@@ -376,8 +376,8 @@ def _conf(
         "spark.driver.host": _LOOPBACK,
         # Without this, other users of the machine could ask the driver's ports for a batch's plan, which has passwords.
         "spark.authenticate": "true",
-        # Also the longest time for the answer to a heartbeat. After the default of 10 s, which a busy machine may exceed,
-        # Spark registers its only executor again, and logs stack traces.
+        # Also the longest time for the answer to a heartbeat. A busy machine may exceed the default of 10 s. Then Spark
+        # registers its only executor again, and logs stack traces.
         "spark.executor.heartbeatInterval": "30s",
         # Fixed by the checkpoint; more than one or two per core make a batch slow.
         "spark.sql.shuffle.partitions": str(cores),
