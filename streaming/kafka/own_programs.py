@@ -237,7 +237,8 @@ def _is_in_the_way(kafka: Cluster, topics: Topics, run: runs.Run | None, program
 def starting(kafka: Cluster, topics: Topics, program: str, committed_ms: int = 0) -> str:
     """Returns the sentence, without its period, that a `run` is about to start a program; empty if no `run` is.
 
-    While a `run` is about to take the place of a monitor or a router, that program runs. So the sentence is empty.
+    While a `run` is about to take the place of a monitor or a router, that program runs, and the programs that were
+    started with it. So the sentence is empty.
 
     Args:
         kafka: The cluster.
@@ -249,14 +250,20 @@ def starting(kafka: Cluster, topics: Topics, program: str, committed_ms: int = 0
     run = runs.last(kafka.bootstrap_servers, topics.prefix)
     if run is None or program not in run.unready or committed_ms >= run.started_ms:
         return ""
-    return "" if program in _OF_PROCESS and _is_beside(kafka, topics, program, run) else run.doing()
+    return "" if _is_beside(kafka, topics, program, run) else run.doing()
 
 
 def _is_beside(kafka: Cluster, topics: Topics, program: str, run: runs.Run) -> bool:
-    """Returns whether a program outside the process of a `run` runs, as far as this is known."""
+    """Returns whether a program that a `run` has not started runs, as far as this is known.
+
+    Only monitors and routers tell of themselves which process they are. Their members tell whether the `run` is about to
+    take their place.
+    """
+    to_replace = [program] if program in _OF_PROCESS else [each for each in run.programs if each in _OF_PROCESS]
     with suppress(UserError):
-        found = [each.client_id for each in members(kafka, topics, program)]
-        return any(not run.is_process_of(each) and not has_ended(each) for each in found)
+        found = [each.client_id for other in to_replace for each in members(kafka, topics, other)]
+        is_to_replace = any(not run.is_process_of(each) and not has_ended(each) for each in found)
+        return is_to_replace and (program in _OF_PROCESS or is_running(kafka, topics, program))
     return False
 
 

@@ -636,6 +636,15 @@ class TestDiagnose:
             assert [*running.programs(Definitions.of_new_instance())] == []
         assert warned == []
 
+    def test_the_programs_of_the_run_whose_place_another_is_about_to_take_are_up(
+        self, file: Path, members: dict[str, list[GroupMember]]
+    ) -> None:
+        with named_process("run") as first, runs.noted(note(file)):
+            members["p-queue-activation-monitor"] = [member(first.pid)]
+            members["p-queue-activation-activator"] = [GroupMember("a", "rdkafka", "127.0.0.1", 1)]
+            assert own_programs.starting(KAFKA, TOPICS, "activator") == ""
+            assert own_programs.starting(KAFKA, TOPICS, "observer"), "it has none"
+
     @pytest.mark.usefixtures("members")
     def test_the_others_have_theirs(self, file: Path) -> None:
         warned: list[str] = []
