@@ -401,12 +401,15 @@ def _sessions(cluster: Cluster, topics: Topics, queue: str) -> dict[str, Session
     now_ms = wall_clock.now_ms()
     definition = QueueDefinition.automatic(True)
     definition.handles_poison = False
-    state = Queue(definition, CoreSettings())
+    settings = CoreSettings()
+    state = Queue(definition, settings)
     with TopicFollower(cluster, [topics.receives], Start.END, since_ms=now_ms - SESSIONS_MS) as follower:
         for _, event, timestamp_ms in _events(follower, input_records.receives_decoder, queue):
             with suppress(events.RefusedEventError):
                 state.apply(event, timestamp_ms)
-    state.end_due(now_ms)
+    # Each at its instant: the core extends what is long overdue, as after a time without a monitor.
+    while (due_ms := state.sessions.next_due_ms(settings)) <= now_ms:
+        state.end_due(due_ms)
     return state.sessions.by_id
 
 

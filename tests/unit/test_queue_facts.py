@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,9 +15,10 @@ from confluent_kafka import Message
 from streaming.cli import activators, group_entries, group_facts, queue_facts, tables
 from streaming.cli.activators import Told
 from streaming.cli.group_facts import GroupFacts
+from streaming.core.activation import events
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
-from streaming.system import runs
+from streaming.system import runs, wall_clock
 from streaming.wire.activator_rows import ActivatorRow
 from streaming.wire.notifications import Activation
 from streaming.wire.topics import Topics, topic_name_problem
@@ -80,6 +82,19 @@ def test_the_last_notifications_are_those_of_the_activations_in_the_state() -> N
     found = queue_facts.up_to(row, [of_dropped_queue, before, same, after])
     assert found == [of_dropped_queue, before, same]
     assert queue_facts.up_to(row | {"update_time": None}, [before, after]) == [before]
+
+
+@pytest.mark.parametrize("timeout_ms", [None, 3_600_000])
+@pytest.mark.parametrize(("silent_s", "is_shown"), [(30, True), (61, False), (300, False), (590, False)])
+def test_a_reader_that_says_nothing_is_no_longer_shown_as_waiting(
+    monkeypatch: pytest.MonkeyPatch, silent_s: int, is_shown: bool, timeout_ms: int | None
+) -> None:
+    """The core extends a lease that is long overdue, because its monitor was down. A view looks back from now."""
+    waits = events.Receive("s", events.ReceiveResult.WAITING, timeout_ms=timeout_ms)
+    begins_ms = wall_clock.now_ms() - silent_s * 1000
+    monkeypatch.setattr(queue_facts, "TopicFollower", lambda *_, **__: nullcontext())
+    monkeypatch.setattr(queue_facts, "_events", lambda *_: [("orders", waits, begins_ms)])
+    assert ("s" in queue_facts._sessions(CLUSTER, TOPICS, "orders")) == is_shown
 
 
 def test_the_parts_that_change_are_read_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
