@@ -372,7 +372,7 @@ def no_reader(missing: str) -> str:
 
 def nobody(missing: str | None, entry: str) -> str:
     """Returns the sentence about a queue without a row, given the results of `absence` and of `entry_here`."""
-    sentence = f"none has got a notification of this queue; {entry}"
+    sentence = f"none has acted on a notification of this queue; {entry}"
     return sentence if missing is None else f"{sentence}, and {missing}"
 
 

@@ -49,7 +49,7 @@ def test_queue_show_says_from_anywhere_why_no_program_is_started(activating: Act
         return row
 
     with activating.running() as process:
-        assert "none has got a notification of this queue" in run_command("queue", "show", "q", *kafka)
+        assert "none has acted on a notification of this queue" in run_command("queue", "show", "q", *kafka)
         activating.notify("q", 1)
         activating.notify("other", 1)
         [start] = activating.wait_for_starts("q", 1)

@@ -57,7 +57,7 @@ def shown(queue: str = "queue-1", definition: QueueDefinition | None = None) -> 
 def test_the_file_of_run_is_known_before_its_activator_has_written_anything(
     rows: list[ActivatorRow], file: Path
 ) -> None:
-    assert shown() == f"none has got a notification of this queue; {UNKNOWN}"
+    assert shown() == f"none has acted on a notification of this queue; {UNKNOWN}"
     with runs.noted(note(file.parent, file=str(file))):
         assert shown().endswith(f"of this queue; the entry queue-* of {file} matches it")
         add = "add [[programs]] with its `queue`, or its `group`, and a `command`"

@@ -63,7 +63,7 @@ def test_a_queue_that_was_given_up_is_shown_with_the_reason_and_the_end_of_the_l
 
 def test_a_queue_without_an_entry_and_one_that_no_activator_knows_are_shown_as_such() -> None:
     assert "no entry of the activator on host-2 (config /etc/b.toml) matches this queue" in shown(told(NO_ENTRY))
-    assert "none has got a notification" in shown(nobody="none has got a notification of this queue")
+    assert "none has acted on a notification" in shown(nobody="none has acted on a notification of this queue")
     assert "activator      none" in shown()
 
 
@@ -234,7 +234,7 @@ def test_an_activator_runs_if_its_id_is_in_its_group(
     [orders] = activators.read(Cluster("kafka:9092"), Topics(), {"orders"}).pop("orders")
     assert orders.at_ms == 5_000
     assert absence(Cluster("kafka:9092"), Topics()) is None
-    assert nobody(None, "no entry") == "none has got a notification of this queue; no entry"
+    assert nobody(None, "no entry") == "none has acted on a notification of this queue; no entry"
     members[GROUP] = RightMissingError("Kafka does not grant this user its group")
     assert activators.read(Cluster("kafka:9092"), Topics(), {"orders"})["orders"][0].is_running is None
     assert "whether an activator runs is unknown: Kafka does not grant" in capsys.readouterr().err
