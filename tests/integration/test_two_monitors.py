@@ -56,7 +56,8 @@ def test_the_same_checkpoint_is_refused_while_its_monitor_runs_and_starts_at_onc
     said = capsys.readouterr().out
     assert said.count("has taken this one's place") == 1
     assert said.count("Taking the place of the monitor that has ended") == 1
-    assert "Traceback" not in said
+    for sign in ("Traceback", "ERROR", "Exception"):
+        assert sign not in said, said
 
 
 def test_a_damaged_file_that_identifies_the_checkpoint_is_one_clear_message(monitored: Monitored) -> None:

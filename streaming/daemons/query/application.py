@@ -97,8 +97,13 @@ def _spark_session(programs: Sequence[QueryProgram]) -> Iterator[tuple[SparkSess
 
 def _stop(spark: SparkSession, signals: StopSignals) -> None:
     """Stops Spark, or kills a JVM that does not stop in time."""
+
+    def stop() -> None:
+        session.silence()  # the program has said why it ends, and Spark logs its queries that still run as errors
+        spark.stop()
+
     try:
-        if not returns(spark.stop, signals):
+        if not returns(stop, signals):
             session.kill()
     except Exception:
         if session.how_java_ended() is None:

@@ -187,7 +187,7 @@ class QueryRun:
         problem = None if is_asked else self.topic_watch.problem_now()
         if problem is not None:
             logs.report(f"Topics were {problem}")
-            returns(query.stop, self.signals)
+            returns(partial(_cancel, query), self.signals)
             return 1
         if failure is not None:
             logs.report(f"The {self.kind.name}'s query failed: {failure}")
@@ -195,7 +195,7 @@ class QueryRun:
         broken = [each for each in self._all_writers() if each.failure is not None]
         if broken and not is_asked:
             logs.report(f"The {self.kind.name} can no longer {broken[0].task}: {broken[0].failure!r}")
-            returns(query.stop, self.signals)
+            returns(partial(_cancel, query), self.signals)
             return 1
         self.ticker.stop()
         _await_batch(query, self.signals)
@@ -204,7 +204,7 @@ class QueryRun:
 
 
 def _cancel(query: StreamingQuery) -> None:
-    """Ends the query. Silences Spark, which would log the cancelled next batch as errors."""
+    """Ends the query. Silences Spark, which would log the cancelled batch as errors."""
     session.silence()
     query.stop()
 
