@@ -189,7 +189,8 @@ def _last_file(kafka: Cluster, topics: Topics, run: runs.Run | None) -> str | No
 
 def _is_first(program: str, file: str | None) -> bool:
     """Notes the start of a program; returns whether the command that runs has advised no such start before."""
-    return hints.is_new(f"{program} {file if program in _WITH_FILE else ''}")
+    is_known = program in _WITH_FILE and file not in (None, "FILE")
+    return hints.is_new(f"{program} {file if is_known else ''}")
 
 
 def _note_start(programs: Iterable[str], file: str | None) -> None:

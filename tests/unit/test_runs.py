@@ -348,6 +348,13 @@ class TestHowToStart:
             started += dict.fromkeys(run if command == "run" else [command])
         assert sorted(started) == sorted(programs), lines
 
+    @pytest.mark.usefixtures("members", "command")
+    def test_an_observer_that_needs_another_file_is_one_that_the_run_starts(self, file: Path) -> None:
+        """No file is known to name its group. The observer of the `run` would say so."""
+        leave(note(file, state=State.ENDED))
+        assert self.said("monitor")
+        assert self.said("observer", "FILE") == ""
+
     @pytest.mark.usefixtures("members")
     def test_all_commands_give_the_same_advice_on_one_program(self, file: Path) -> None:
         """One knows the activator's file from Kafka, and another knows none."""
