@@ -126,7 +126,7 @@ def workload(
     topics = place.topics()
     Admin(kafka).require_topics(rights(writes=[topics.arrivals, *([] if send_messages else [topics.receives])]))
     settings = work.WorkloadSettings(queue_count, rate, run_duration.ms, seed, has_readers=not send_messages)
-    pace = _paced_with_progress(run_duration.ms)
+    begin_s, pace = time.monotonic(), _paced_with_progress(run_duration.ms)
     if send_messages:
         names = [settings.queue_name(index) for index in range(queue_count)]
         create_queue_topics(
@@ -140,7 +140,8 @@ def workload(
     else:
         messages = work.report(settings, kafka, topics, pace)
     reached = f"{len(messages):,} of {queue_count:,} queues"
-    say(f"{messages.total():,} messages to {reached} in {run_duration} (seed {seed})")
+    late = _late(time.monotonic() - begin_s - run_duration.ms / 1000)
+    say(f"{messages.total():,} messages to {reached} in {run_duration} (seed {seed}){late}")
     queue_losses.warn_of_nobody(kafka, topics, sorted(messages) if send_messages else [])
 
 
@@ -154,12 +155,15 @@ def _paced_with_progress(duration_ms: int) -> Callable[[float], None]:
         now_s = time.monotonic()
         if now_s - said_s >= 5:
             said_s = now_s
-            behind_s = now_s - begin_s - at_ms / 1000
-            late = f", {behind_s:.1f} s behind" if behind_s > 1 else ""
+            late = _late(now_s - begin_s - at_ms / 1000)
             say(f"{at_ms / 1000:.0f} s of {duration_ms / 1000:.0f} s{late}", err=True)
         time.sleep(max(0.0, begin_s + at_ms / 1000 - now_s))
 
     return pace
+
+
+def _late(behind_s: float) -> str:
+    return f", {behind_s:.1f} s behind" if behind_s > 1 else ""
 
 
 def read(

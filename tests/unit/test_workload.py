@@ -1,11 +1,16 @@
 """The timeline of the workload."""
 
 import itertools
+import re
+from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
 
+from producers import workload
 from producers.workload import WorkloadSettings, timeline
+from streaming.cli import clients
 from streaming.cli.main import app
 from streaming.kafka.admin import Admin, GroupMember
 from streaming.kafka.clients import Cluster
@@ -64,4 +69,14 @@ def test_a_workload_says_how_many_of_its_queues_got_messages(monkeypatch: pytest
     monkeypatch.setattr(Cluster, "producer", lambda _cluster, _config: Nowhere())
     done = CliRunner().invoke(app, ["workload", "--queues", "5", "--rate", "50", "--duration", "300ms"])
 
-    assert done.output == "12 messages to 4 of 5 queues in 300ms (seed 1)\n"
+    assert done.output.startswith("12 messages to 4 of 5 queues in 300ms (seed 1)")
+
+
+def test_a_workload_that_falls_behind_says_by_how_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    instants_s = itertools.count(step=20)
+    monkeypatch.setattr(clients, "time", SimpleNamespace(monotonic=lambda: next(instants_s)))
+    monkeypatch.setattr(Admin, "require_topics", lambda _admin, _rights: {})
+    monkeypatch.setattr(Admin, "members", lambda *_: [GroupMember("1", "monitor", "127.0.0.1", 1)])
+    monkeypatch.setattr(workload, "report", lambda *_: Counter({"queue-1": 2}))
+    done = CliRunner().invoke(app, ["workload", "--queues", "5", "--duration", "10s"])
+    assert re.fullmatch(r"2 messages to 1 of 5 queues in 10s \(seed 1\), \d+\.0 s behind\n", done.output)

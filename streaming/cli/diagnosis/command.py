@@ -26,8 +26,9 @@ def diagnose(
     """Find faults of the definitions and of the running instance. Exit code 1 if there are any.
 
     In definitions: routes to nowhere, services without a queue's topic, replies without a way back, expired routes that
-    are still needed, disabled brokers, an msdb without routes, and routes that CREATE ROUTE would refuse. In the
-    instance: programs that do not run or do not get on, queues for which no program starts readers, programs and
+    are still needed, disabled brokers, a database msdb without routes, and routes that CREATE ROUTE would refuse.
+
+    In the instance: programs that do not run or do not get on, queues for which no program starts readers, programs and
     tasks that fail, queues that are OFF, messages that are held, and dead letters of the last hour. Where the topics of
     services are missing, as after `run FILE`, checks only queues.
     """
