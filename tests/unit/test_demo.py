@@ -10,11 +10,14 @@ import pytest
 from confluent_kafka import Message
 from rich.console import Console
 
+from streaming.cli.demo import starters
 from streaming.cli.demo.stage import Stage, _keep
 from streaming.cli.demo.starters import Starters
 from streaming.cli.demo.story import Story
 from streaming.core.activation import events
 from streaming.core.activation.events import ReceiveResult
+from streaming.core.activation.start_decisions import Action
+from streaming.daemons.activator.settings import ActivatorEvent
 from streaming.kafka.clients import Cluster
 from streaming.system import start_progress
 from streaming.system.stop_signals import StopSignals
@@ -118,3 +121,16 @@ def test_what_runs_on_is_said_with_a_command_that_sends(tmp_path: Path) -> None:
         _keep(stage, Starters(cluster, [], tmp_path, Story(console), parts), signals, "orders")
     assert "until Ctrl-C" in output.getvalue()
     assert "`queue-activation send orders 'a message' --bootstrap-servers 127.0.0.1:9099`" in output.getvalue()
+
+
+@pytest.mark.parametrize("action", [Action.HOLD, Action.DROP])
+def test_an_activation_without_a_reader_has_its_reason(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, action: Action
+) -> None:
+    monkeypatch.setattr(starters, "_TELL_AFTER_S", 0.0)
+    scene = Scene()
+    with ExitStack() as parts:
+        told = Starters(Cluster("127.0.0.1:9099"), [], tmp_path, scene.story, parts)
+        told._activator_says(ActivatorEvent(0, "orders", action, "notification #3: 4 of max 4 are running"), {})
+        told.tell()
+    assert f" orders    ..  {action}: notification #3: 4 of max 4 are running" in scene.output.getvalue()

@@ -92,6 +92,8 @@ class Starters:
             self._note(started)
         elif event.what == Action.EXIT:
             self._note(partial(self._timeline.reader_left, event.pid))
+        elif event.what in (Action.HOLD, Action.DROP) and event.queue is not None:
+            self._note(partial(self._timeline.no_reader_started, event.queue, f"{event.what}: {event.why}"))
 
     def _host_says(self, change: TaskChange) -> None:
         if change.what is TaskEvent.STARTED:

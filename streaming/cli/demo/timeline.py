@@ -137,6 +137,10 @@ class Timeline:
         self._numbers[process_id] = self.readers, queue, program_id
         self._line(queue, ">>", f"reader {self.readers} started {by}")
 
+    def no_reader_started(self, queue: str, why: str) -> None:
+        """Prints why the activator starts no reader, at least not yet."""
+        self._line(queue, "..", why, "dim")
+
     def reader_left(self, process_id: int | None) -> None:
         """Prints the exit of a reader program."""
         number, queue, program_id = self._numbers.pop(process_id)
