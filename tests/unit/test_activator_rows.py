@@ -14,7 +14,7 @@ from streaming.core.activation.held_notifications import Held
 from streaming.core.activation.program_starts import QueueActivator
 from streaming.core.activation.running_programs import Ended, Program
 from streaming.core.times import iso_time
-from streaming.daemons.activator import words
+from streaming.daemons.activator import status, words
 from streaming.daemons.activator.config import Config, ProgramEntry
 from streaming.daemons.activator.rows import Rows
 from streaming.daemons.activator.step import Step
@@ -365,6 +365,11 @@ def test_the_same_advice_about_programs_without_visible_work_is_given_once(
     exited, runs = told(row, NOW)
     assert exited.endswith("?")
     assert runs.endswith("docs/guide/consumer-groups.md")
+
+
+def test_a_queue_that_had_only_old_notifications_has_no_decision() -> None:
+    assert ROW.last is None
+    assert str(status._reasons(ROW, NOW)) == "no decision yet"
 
 
 def test_what_is_held_and_what_runs() -> None:

@@ -194,7 +194,7 @@ def _told(row: ActivatorRow, troubles: list[str], limits: list[str], was: str, s
     last, held = row.last, row.held
     lines = []
     if last is None:
-        lines.append(("-", ""))
+        lines.append(("no decision yet", ""))
     elif not words.is_told_by_troubles(row, last.why, troubles):
         lines.append((f"{last.action}: {last.why}", ""))
     lines += [(line, "yellow") for line in limits]
