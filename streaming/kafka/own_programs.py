@@ -148,9 +148,10 @@ def _is_run_possible(kafka: Cluster, topics: Topics, program: str, run: runs.Run
         program: The program.
         run: The last `run`.
     """
-    others = [each for programs in (_OF_FILE, _OF_SERVICES) if program in programs for each in programs]
-    if not others or (run is not None and run.is_running and not set(others).isdisjoint(run.programs)):
+    others = {each for programs in (_OF_FILE, _OF_SERVICES) if program in programs for each in programs}
+    if not others or (run is not None and run.is_running and not others.isdisjoint(run.programs)):
         return False, False
+    others |= set(() if run is None else run.programs)  # that `run` would be started again
     asked = {each: started(partial(_is_in_the_way, kafka, topics, run, each)) for each in others if each != program}
     in_the_way = {each for each, answer in asked.items() if answer.result()}
     has_others = bool(in_the_way)

@@ -1,4 +1,4 @@
-"""The names under which monitors, routers and observers are members of their consumer groups: host and process."""
+"""The names under which programs are members of their consumer groups: host and process."""
 
 import os
 import re

@@ -19,7 +19,7 @@ class Kafka:
         self.error_cb: Any = None
         self.topics: dict[str, Any] = {}
 
-    def consumer(self, config: dict[str, Any]) -> "Kafka":
+    def consumer(self, config: dict[str, Any], _defaults: dict[str, Any]) -> "Kafka":
         self.error_cb = config["error_cb"]
         return self
 

@@ -20,6 +20,7 @@ from streaming.kafka.group_member import leave
 from streaming.kafka.latest_rows import LatestRows
 from streaming.kafka.topic_follower import Start, TopicFollower, end_offset
 from streaming.system import wall_clock
+from streaming.system.client_ids import client_id
 from streaming.system.stop_signals import GRACE_S, is_asked
 from streaming.system.threads import within
 from streaming.wire import notifications
@@ -102,7 +103,7 @@ class Notifications:
             "fetch.wait.max.ms": 100,
             "error_cb": self._on_error,
         }
-        self._consumer = cluster.consumer(config)
+        self._consumer = cluster.consumer(config, {"client.id": client_id("activator")})
         self._consumer.subscribe([topic], on_assign=self._on_assign)
 
     def poll(self, timeout_s: float) -> list[Message]:

@@ -17,6 +17,7 @@ from streaming.core.conversations.decision_batches import Carrying, Position
 from streaming.daemons.transport.stored_marks import MarksReader, Stored
 from streaming.kafka.clients import Cluster
 from streaming.kafka.group_member import ANSWER_TIMEOUT_S, GroupMember
+from streaming.system.client_ids import client_id
 from streaming.wire.record_decoders import InvalidRecordError
 
 # Bounds the memory for records that were fetched ahead.
@@ -86,7 +87,8 @@ class Share:
         self._topic, self._marks_topic = topic, marks_topic
         self._joining: _Joining | None = None
         self._waiting_bytes = 0
-        self._member = GroupMember(cluster, topic, group_id, self._on_assign, self._on_revoke, _DEFAULTS)
+        defaults = _DEFAULTS | {"client.id": client_id("transport")}
+        self._member = GroupMember(cluster, topic, group_id, self._on_assign, self._on_revoke, defaults)
         self._consumer = self._member.consumer
 
     def fill(self, timeout_s: float) -> None:

@@ -48,6 +48,7 @@ NOTHING = replace(QUIET, unread=0, hindrance=Hindrance.NOTHING_UNREAD)
         ),
         (NOTIFIED, "If no RECEIVE comes first, the monitor looks again at 10:05"),
         (replace(NOTIFIED, next_check_at=None), "its time-out never expires"),
+        (replace(NOTIFIED, next_check_at=None, is_leased=True), "so no other is requested."),
         (replace(NOTIFIED, unread=0), "Nothing is unread any more"),
         (NOTIFIED, "that reader is still expected, so no other is requested"),
         (
