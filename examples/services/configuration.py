@@ -19,7 +19,10 @@ from producers import QueueReader, UserError
 
 servers = os.environ.get("QUEUE_ACTIVATION_BOOTSTRAP_SERVERS", "localhost:9092")
 prefix = os.environ.get("QUEUE_ACTIVATION_TOPIC_PREFIX", "")
-addresses = json.loads(Path(sys.argv[1]).read_text())
+try:
+    addresses = json.loads(Path(sys.argv[1]).read_text())
+except (IndexError, OSError, ValueError) as error:
+    sys.exit(f"error: {error}\nusage: python {sys.argv[0]} ADDRESSES [QUEUE], where ADDRESSES is a JSON file")
 queue = sys.argv[2] if len(sys.argv) > 2 else "configuration"
 
 

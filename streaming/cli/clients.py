@@ -77,7 +77,7 @@ def queues(as_json: Json = False, *, place: Place) -> None:
     present = replace(present, unwatched=frozenset(group_entries.removed(rows, told)))
     finders = () if as_json else (activators.problems, group_entries.problems)
     troubles = [line for find in finders for line in find(kafka, topics, rows, told)]
-    nobody = "no queues yet: the monitor knows a queue from its first arrival, receive or command on"
+    nobody = "no queues yet: the monitor knows a queue once an arrival, a receive or a command names it"
     view = partial(monitors_view.view, troubles=troubles, present=present)
     tables.print_rows(rows, view, nobody, as_json)
 

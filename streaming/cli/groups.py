@@ -91,7 +91,7 @@ def groups(
 def _essence(finding: "Finding") -> tuple[Any, ...]:
     """Returns the values whose changes --watch prints. Numbers of messages are left out: they change all the time."""
     verdict = finding.answer.verdict
-    return finding.state, finding.members, verdict.one_more
+    return finding.state, finding.members, verdict.one_more, verdict.absent
 
 
 def _print(found: Iterable["Finding"], as_json: bool) -> None:

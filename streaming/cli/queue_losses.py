@@ -55,7 +55,7 @@ def ask(kafka: Cluster, topics: Topics, queue: str, *, with_topic: bool, yes: bo
     elif not _is_up_to_date(kafka, topics) and (count := _unread(kafka, topics, queue)):
         unread = _not_read(queue, count)
     if unread:
-        stay = "They stay in its topic, and no reader is started for them before another message arrives."
+        stay = "What is unread stays in its topic, and no reader is started for it before another message arrives."
         confirm(f"Delete topic {queue} with {unread}?" if with_topic else f"Drop queue {queue} with {unread}? {stay}")
 
 

@@ -15,12 +15,13 @@ from streaming.cli import group_facts, group_survey, groups
 from streaming.cli.dashboard import group_map
 from streaming.cli.dashboard.group_map import GroupMaps
 from streaming.cli.group_facts import GroupFacts
-from streaming.cli.group_survey import GroupSurvey
+from streaming.cli.group_survey import Finding, GroupSurvey
 from streaming.cli.main import main
 from streaming.core.observer.expiry import KeptFrom
 from streaming.core.observer.logs import Logs
 from streaming.core.observer.pictures import GroupPicture, GroupState, Member, Place
-from streaming.core.observer.verdict import Verdict
+from streaming.core.observer.question import Answer
+from streaming.core.observer.verdict import Verdict, with_absent
 from streaming.core.times import iso_time
 from streaming.daemons.activator.settings import DEFAULT_GROUP_ID
 from streaming.daemons.monitor import sole_monitor
@@ -179,6 +180,18 @@ def test_a_watch_dates_its_answers_and_moves_neither_the_cursor_nor_a_line(
     assert all(re.fullmatch(r"as of \d\d:\d\d:\d\d UTC", line) for line in (first, second))
     assert answer == "  one more: no, nothing is unread"
     assert looks.is_closed
+
+
+def test_a_watch_tells_that_a_missing_topic_is_there_now() -> None:
+    there = with_finding(Verdict(False, "nothing is unread"))
+    missing = with_finding(with_absent(Verdict(False, "nothing is unread"), ["orders"]))
+    assert groups._essence(missing) != groups._essence(there)
+    busy = with_finding(Verdict(False, "its members keep up"))
+    assert groups._essence(busy) == groups._essence(there), "that changes all the time"
+
+
+def with_finding(verdict: Verdict) -> Finding:
+    return Finding("g", GroupKind.CLASSIC, GroupState.STABLE, 1, Answer(verdict, []))
 
 
 class TestMapOfTheDashboard:

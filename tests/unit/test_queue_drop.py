@@ -13,7 +13,7 @@ from streaming.kafka.access import RightMissingError
 from streaming.kafka.clients import Cluster
 from tests.support.shell import run_command
 
-STAYS = "They stay in its topic, and no reader is started for them before another message arrives."
+STAYS = "What is unread stays in its topic, and no reader is started for it before another message arrives."
 
 
 @pytest.fixture

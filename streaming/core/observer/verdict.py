@@ -53,11 +53,13 @@ class Verdict:
         one_more: Whether one more reader would have work; None: unknown.
         reason: The reason, as a clause.
         places: The partitions that are the reason, if there are any.
+        absent: The topics of the reason that do not exist.
     """
 
     one_more: bool | None
     reason: str
     places: tuple[Place, ...] = ()
+    absent: tuple[str, ...] = ()
 
 
 NOT_TESTED = Verdict(None, "it is not known yet whether its backlog has any content")
@@ -89,7 +91,8 @@ def with_absent(verdict: Verdict, absent: list[str]) -> Verdict:
     is_one = len(absent) == 1
     they_are = f"topic {absent[0]} does not exist" if is_one else f"topics {', '.join(absent)} do not exist"
     # In such a group, the absent topic is the reason why nothing is visible.
-    return Verdict(False, they_are if verdict is NOTHING_SEEN else f"{verdict.reason}, and {they_are}")
+    reason = they_are if verdict is NOTHING_SEEN else f"{verdict.reason}, and {they_are}"
+    return Verdict(False, reason, absent=tuple(absent))
 
 
 def unless_uncommitted(verdict: Verdict, sizes: dict[Place, int]) -> Verdict:
