@@ -307,8 +307,15 @@ def test_the_example_of_a_configuration_service_tells_a_missing_route(pair: Pair
     wait_until(lambda: [each["number"] for each in held(north, told[-1])] == [9770], DEADLINE_S, "the later one")
     tell_routes(north, questions, {"//told": address_of(south)})
     wait_until(lambda: {*told} <= {*seen(south.read(south.reserve, 0))}, DEADLINE_S, "what goes by the new route")
-    in_vain = [ASKED_IN_VAIN]
-    wait_until(lambda: [each["reason"] for each in held(north, unknown)] == in_vain, DEADLINE_S, "the other's error")
+
+    def is_told_in_vain() -> bool:
+        if [each["reason"] for each in held(north, unknown)] == [ASKED_IN_VAIN]:
+            return True
+        # On a slow machine the service may have been asked again since the error.
+        tell_routes(north, questions, {})
+        return False
+
+    wait_until(is_told_in_vain, DEADLINE_S, "the other's error")
     north.shell.run("route", "drop", "ask", "--database", "shop")
 
     def asked() -> int:
