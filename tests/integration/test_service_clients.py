@@ -302,7 +302,7 @@ def test_mistakes_are_told_before_anything_is_sent(client: ServiceClient, scene:
         client.reader("//none")
     with pytest.raises(UserError, match="knows no service '//shop/odrers' of database 'shop'"):
         client.begin("//shop/odrers", RESERVE)
-    with pytest.raises(UserError, match="conversation is not valid: Expected `str` of length"):
+    with pytest.raises(UserError, match="conversation is not valid: to_service: Expected `str` of length"):
         client.begin(ORDERS, "x" * 257).send(b"")
     with pytest.raises(UserError, match="error is 0; it must be positive"):
         client.begin(ORDERS, RESERVE).end_with_error(0, "")
