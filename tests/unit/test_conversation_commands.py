@@ -480,7 +480,7 @@ def test_an_end_that_waits_behind_held_messages_names_cleanup() -> None:
             [line] = behind_held(Ending(kind), rows)
             assert line.startswith("1 message is held, and ")
             assert f"the {kind} waits" in line
-            assert "`queue-activation conversation end c --cleanup` ends it without telling anybody" in line
+            assert "`queue-activation conversation end c --cleanup` ends it, and tells nobody" in line
     [line] = behind_held(Ending(), [(reached, 1), (endpoint(conversation_id="d"), 2)])
     assert line.startswith("3 messages are held, and the END waits behind")
     assert "`queue-activation conversation end CONVERSATION --cleanup`" in line

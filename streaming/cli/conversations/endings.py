@@ -223,7 +223,7 @@ def behind_held(ending: Ending, rows: Sequence[tuple[EndpointRow, int]]) -> Iter
     conversations = {row.conversation_id for row, _ in telling}
     name = conversations.pop() if len(conversations) == 1 else "CONVERSATION"
     cleanup = hints.command("conversation", "end", name, "--cleanup")
-    yield f"{messages}, {waits} until the far side can be told. If it never can: `{cleanup}` ends it without telling anybody"
+    yield f"{messages}, {waits} until the far side can be told. If it never can: `{cleanup}` ends it, and tells nobody"
 
 
 def report(outcome: Outcome, timeout: Duration, absent: str | None) -> int:

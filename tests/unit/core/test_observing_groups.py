@@ -209,7 +209,7 @@ class TestPartitions:
     def test_a_topic_that_does_not_exist_is_the_reason_for_which_nothing_is_seen(self) -> None:
         world = World(Settings(topics=frozenset({"leters"})))
         world.committed = {}
-        assert world.look().verdict == Verdict(False, "topic leters does not exist")
+        assert world.look().verdict == Verdict(False, "topic leters does not exist", absent=("leters",))
         world.logs.is_not_answered("leters")
         assert world.look().verdict == Verdict(None, "no answer came about leters")
         world.logs.has("leters", 1)

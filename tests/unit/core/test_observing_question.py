@@ -55,7 +55,8 @@ class TestWithMembers:
         logs.seen(FIRST, 0, 5, 0)
         owner = Member("m", "m", "", frozenset({"t", "leters"}), frozenset({FIRST}))
         answer = Question().look(GroupPicture(GroupState.STABLE, "range", (owner,), {FIRST: 5}), logs)
-        assert answer.verdict == Verdict(False, "nothing is unread, and topic leters does not exist")
+        absent = "nothing is unread, and topic leters does not exist"
+        assert answer.verdict == Verdict(False, absent, absent=("leters",))
 
 
 class TestWithoutMembers:
