@@ -11,13 +11,11 @@ from streaming.kafka.access import Rights, rights
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
 from streaming.system import hints
+from streaming.system.name_lists import listed
 from streaming.wire.input_records import QUEUE_NAME_RULE, is_queue_name
 from streaming.wire.topics import Topics, TopicSpec, prefix_of, topic_name_problem
 
 _log = logging.getLogger(__name__)
-
-# There may be thousands of queues.
-_MAX_TOLD = 10
 
 
 class NoTopicError(UserError):
@@ -66,9 +64,8 @@ def create_queue_topics(  # noqa: PLR0913 - each is named by the caller
     found = admin.find_topics(dict.fromkeys(names, (AclOperation.DESCRIBE,)))  # so that messages can be sent at once
     others = [f"{name} ({found[name]})" for name in sorted(found.keys() - created) if found[name] != partitions]
     if others and is_compared:
-        more = f" and {len(others) - _MAX_TOLD:,} more" if len(others) > _MAX_TOLD else ""
-        told = ", ".join(others[:_MAX_TOLD]) + more
-        _log.warning("these topics exist with another number of partitions than %d: %s", partitions, told)
+        text = "these topics exist with another number of partitions than %d: %s"
+        _log.warning(text, partitions, listed(others))
     return created
 
 

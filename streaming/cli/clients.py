@@ -126,7 +126,8 @@ def workload(
     topics = place.topics()
     Admin(kafka).require_topics(rights(writes=[topics.arrivals, *([] if send_messages else [topics.receives])]))
     settings = work.WorkloadSettings(queue_count, rate, run_duration.ms, seed, has_readers=not send_messages)
-    begin_s, pace = time.monotonic(), _paced_with_progress(run_duration.ms)
+    begin_s = time.monotonic()
+    pace = _paced_with_progress(begin_s, run_duration.ms)
     if send_messages:
         names = [settings.queue_name(index) for index in range(queue_count)]
         create_queue_topics(
@@ -145,9 +146,8 @@ def workload(
     queue_losses.warn_of_nobody(kafka, topics, sorted(messages) if send_messages else [])
 
 
-def _paced_with_progress(duration_ms: int) -> Callable[[float], None]:
+def _paced_with_progress(begin_s: float, duration_ms: int) -> Callable[[float], None]:
     """Returns a function that waits for an instant of the timeline, and prints the progress every few seconds."""
-    begin_s = time.monotonic()
     said_s = begin_s
 
     def pace(at_ms: float) -> None:

@@ -26,6 +26,7 @@ from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
 from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.system import hints, wall_clock
+from streaming.system.name_lists import listed
 from streaming.system.threads import started
 from streaming.wire import input_records, notifications
 from streaming.wire.notifications import Activation
@@ -37,8 +38,6 @@ SESSIONS_MS = 600_000
 # The search for notifications begins this long before the last activation, if its time is known.
 _ACTIVATIONS_MS = 3_600_000
 _LAST_ACTIVATIONS = 5
-# The most topics of a consumer group that an error names.
-_MOST_TOPICS = 10
 
 
 @dataclass
@@ -315,8 +314,7 @@ def _elsewhere(cluster: Cluster, topics: Topics, queue: str, row: dict[str, Any]
     told = activators.read(cluster, topics, {queue}).get(queue, [])
     group = _group(cluster, topics, QueueFacts(queue, None, None, row, activators=told))
     names = [] if group is None else [*group.topics]
-    more = f" and {len(names) - _MOST_TOPICS:,} more" if len(names) > _MOST_TOPICS else ""
-    where = f"topic{'s' if len(names) > 1 else ''} {', '.join(names[:_MOST_TOPICS])}{more}"
+    where = f"topic{'s' if len(names) > 1 else ''} {listed(names)}"
     return UserError(
         f"Queue {queue} stands for a consumer group, whose messages are in "
         f"{where if names else 'the topics that the group reads'}. Send and read them there, with any client of Kafka."

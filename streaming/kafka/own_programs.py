@@ -258,8 +258,8 @@ def starting(kafka: Cluster, topics: Topics, program: str, committed_ms: int = 0
 def _is_beside(kafka: Cluster, topics: Topics, program: str, run: runs.Run) -> bool:
     """Returns whether a program that a `run` has not started runs, as far as this is known.
 
-    Only monitors and routers tell of themselves which process they are. So their members tell whether the `run` is
-    about to take their place.
+    Only monitors and routers are in the process of their `run`. So their members tell whether the `run` is about to
+    take their place.
     """
     to_replace = [program] if program in _OF_PROCESS else [each for each in run.programs if each in _OF_PROCESS]
     with suppress(UserError):
