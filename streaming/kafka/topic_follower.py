@@ -84,6 +84,7 @@ class TopicFollower:
         start: Start,
         *,
         since_ms: int | None = None,
+        earlier: Mapping[str, int] | None = None,
         offsets: Mapping[int, int] | None = None,
         key: str | None = None,
     ) -> None:
@@ -94,6 +95,7 @@ class TopicFollower:
             topics: The topics to read.
             start: The place to start at.
             since_ms: If given, starts at the first record that is not older than this time, in ms since 1970.
+            earlier: Topic -> the number of offsets before that record at which reading of the topic starts.
             offsets: If given, the offset to start at in each partition of the only topic. If the offset does not exist,
                 the follower starts at the next offset that does.
             key: If given, reads of each topic only the partition that has the records of this key.
@@ -129,6 +131,11 @@ class TopicFollower:
             if since_ms is not None:
                 # If all records are older, Kafka returns the end.
                 partitions = self._consumer.offsets_for_times(partitions, timeout=ADMIN_TIMEOUT_S)
+            for partition in partitions:
+                if number := (earlier or {}).get(partition.topic):
+                    first, end = self._consumer.get_watermark_offsets(partition, timeout=ADMIN_TIMEOUT_S)
+                    begin = end if partition.offset == OFFSET_END else partition.offset
+                    partition.offset = max(first, begin - number)
         except KafkaException as error:
             self._consumer.close()
             servers = hints.option_or_argument("--bootstrap-servers")

@@ -7,7 +7,8 @@ from confluent_kafka import TopicPartition
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
 from streaming.kafka.topic_follower import Start, TopicFollower
-from streaming.wire.topics import TopicSpec
+from streaming.system import wall_clock
+from streaming.wire.topics import HOUR_MS, TopicSpec
 from tests.support.checked_producer import CheckedProducer
 from tests.support.shared_broker import SharedBroker
 
@@ -29,6 +30,25 @@ def test_it_begins_at_the_offsets_or_at_what_is_left(broker: SharedBroker) -> No
     assert read(3, 0) == [3, 4]
     assert read(0) == read() == [2, 3, 4]
     assert read(9, 9) == []
+
+
+def test_of_the_records_before_an_instant_it_reads_the_last_ones(broker: SharedBroker) -> None:
+    cluster, topic = Cluster(broker.bootstrap_servers, {}), f"f-{uuid.uuid4().hex[:8]}"
+    Admin(cluster).create_topics([TopicSpec(topic, True, {})], partitions=1, replication_factor=1)
+    producer = CheckedProducer(cluster)
+    for number in range(5):
+        producer.produce(topic, b"%d" % number)
+    producer.flush()
+
+    def read(since_ms: int, earlier: int) -> list[int | None]:
+        before = {topic: earlier}
+        with TopicFollower(cluster, [topic], Start.END, since_ms=since_ms, earlier=before) as follower:
+            return [message.offset() for message in follower.to_end()]
+
+    later_ms = wall_clock.now_ms() + HOUR_MS
+    assert read(later_ms, 0) == []
+    assert read(later_ms, 2) == [3, 4]
+    assert read(later_ms, 9) == read(0, 2) == [0, 1, 2, 3, 4]
 
 
 def test_of_one_key_it_reads_only_the_partitions_that_have_its_records(broker: SharedBroker) -> None:

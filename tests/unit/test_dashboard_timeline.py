@@ -21,9 +21,12 @@ HOSTILE = "<script>alert(1)</script>"
 GARBAGE = "9999-99-99T99:99:99Z"
 
 
-def of(*dated: tuple[int, events.Event], rows: tuple[dict[str, Any], ...] = ()) -> Timeline:
+def of(
+    *dated: tuple[int, events.Event], rows: tuple[dict[str, Any], ...] = (), before: dict[str, Any] | None = None
+) -> Timeline:
     """Returns the timeline of events and rows, whose times are in ms after its beginning."""
     history = QueueHistory([(FROM_MS + at_ms, event) for at_ms, event in dated], [], [(FROM_MS, row) for row in rows])
+    history.before = before
     return timeline(history, FROM_MS, UNTIL_MS)
 
 
@@ -131,6 +134,54 @@ def test_quiet_windows_join_while_they_overlap_and_end_when_they_are_cut_short()
     assert of(rows=(first, row(2_000))).quiet == [Span(FROM_MS + 1_000, FROM_MS + 2_000, "quiet")]
     later = row(20_000, quiet_since=after(20_000), quiet_until=after(25_000))
     assert [span.from_ms - FROM_MS for span in of(rows=(first, later)).quiet] == [1_000, 20_000]
+
+
+def unknown(line: Timeline) -> dict[str, str]:
+    """Returns lane -> the width of its mark for a time of which nothing is known."""
+    lanes = ET.fromstring(str(picture(line)))
+    names = [text.text or "" for text in lanes.iter("text") if text.get("class", "").startswith("lane")]
+    bases = [float(base.attrib["y1"]) for base in lanes.iter("line") if base.get("class") == "base"]
+    marks = [mark for mark in lanes.iter("rect") if mark.get("class") == "unknown"]
+    return {names[sum(base < float(mark.attrib["y"]) for base in bases)]: mark.attrib["width"] for mark in marks}
+
+
+@pytest.mark.parametrize("rows", [(), (row(30_000, unread_messages=2),)], ids=["no row", "a row"])
+def test_before_the_first_row_of_the_period_the_state_is_that_of_the_row_before(
+    rows: tuple[dict[str, Any], ...],
+) -> None:
+    before = row(-90_000, "NOTIFIED", unread_messages=7, last_activated_time=after(-90_000), members=3)
+    before |= {"quiet_since": after(-1_000), "quiet_until": after(4_000)}
+    line = of(rows=rows, before=before)
+    assert line.unread == [(FROM_MS, 7), *((FROM_MS + 30_000, 2) for _ in rows)]
+    assert line.members == [(FROM_MS, 3)]
+    assert line.quiet == [Span(FROM_MS - 1_000, FROM_MS + 4_000, "quiet")]
+    assert [(span.from_ms, span.until_ms) for span in line.suppressed] == [
+        (FROM_MS - 90_000, FROM_MS + 30_000 if rows else None)
+    ]
+    assert unknown(line) == {}
+
+
+def test_a_window_and_a_request_that_ended_before_the_period_are_not_drawn_at_its_edge() -> None:
+    before = row(
+        -90_000, "NOTIFIED", next_check_time=after(-2_000), quiet_since=after(-9_000), quiet_until=after(-4_000)
+    )
+    line = of(before=before)
+    assert (line.quiet, line.suppressed) == ([], [])
+
+
+def test_the_members_are_unknown_while_their_observer_is_silent() -> None:
+    silent = row(-90_000, members=3, observer_silent_since=after(-95_000))
+    line = of((30_000, events.GroupObserved(3, True, 4)), before=silent)
+    assert line.members == [(FROM_MS + 30_000, 4)]
+    assert unknown(line) == {"members": "425.0"}
+
+
+def test_what_no_row_says_is_marked_as_unknown() -> None:
+    lanes = {"unread", "quiet window", "reader requested"}
+    assert unknown(of()) == dict.fromkeys(lanes, "850.0")
+    assert unknown(of(rows=(row(30_000),))) == dict.fromkeys(lanes, "425.0")
+    assert unknown(of(rows=(row(0),))) == {}
+    assert "not known: no record of this time was found" in picture(of())
 
 
 def test_times_that_are_none_and_counts_below_zero_break_nothing() -> None:

@@ -22,6 +22,7 @@ from streaming.cli.monitor_rows import next_check_time, observed
 from streaming.cli.monitors_view import STATES, meaning, shown_state, shown_unread
 from streaming.cli.present import Present
 from streaming.core.numbers import plural
+from streaming.core.times import iso_ms
 from streaming.system import wall_clock
 
 _PERIODS_S = {"1m": 60, "5m": 300, "15m": 900, "1h": 3_600}
@@ -151,6 +152,9 @@ class QueuePages:
         until_ms = wall_clock.now_ms()
         from_ms = until_ms - period_s * 1000
         history = queue_history.read(self._view.cluster, self._view.topics, name, from_ms)
+        row = self._view.monitor(name)
+        if not history.rows and row is not None and (iso_ms(row["update_time"]) or until_ms) < from_ms:
+            history.before = row
         return timeline(history, from_ms, until_ms)
 
     def activity(self, query: QueryParams) -> Page:

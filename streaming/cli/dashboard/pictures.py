@@ -1,6 +1,7 @@
 """Pictures of numbers and of timelines, as SVG. The stylesheet has the colours, which follow the theme."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 
 from markupsafe import Markup, escape
 
@@ -63,18 +64,20 @@ class _Picture:
 
     def svg(self) -> Markup:
         line = self._line
-        self._lane("unread", self._steps(line.unread, "unread", _UNREAD_LANE), _UNREAD_LANE)
+        unread = self._steps(line.unread, "unread", _UNREAD_LANE)
+        self._lane("unread", chain(self._unknown(line.rows_from_ms), unread), _UNREAD_LANE)
         if not line.is_silent:
             self._lane("arrivals", self._dots(((at, f"{count:,} arrived") for at, count in line.arrivals), "arrival"))
             self._lane("received", self._dots(((at, f"{count:,} received") for at, count in line.receives), "receive"))
             self._lane("found nothing", self._dots(((at, "found the queue empty") for at in line.empties), "empty"))
-        self._lane("quiet window", self._bars(line.quiet, "quiet", "quiet window: no messages count as accumulating"))
-        self._lane(
-            "reader requested", self._bars(line.suppressed, "suppressed", "a reader was requested and is awaited")
-        )
+        quiet = self._bars(line.quiet, "quiet", "quiet window: no messages count as accumulating")
+        self._lane("quiet window", chain(self._unknown(line.rows_from_ms), quiet))
+        suppressed = self._bars(line.suppressed, "suppressed", "a reader was requested and is awaited")
+        self._lane("reader requested", chain(self._unknown(line.rows_from_ms), suppressed))
         self._lane("activations", self._activations())
         if line.members:
-            self._lane("members", self._steps(line.members, "members", _LANE), _LANE)
+            members = self._steps(line.members, "members", _LANE)
+            self._lane("members", chain(self._unknown(line.members_from_ms), members))
         self._readers()
         height = self._y + 24
         # The names of the lanes do not scroll, so they are a picture of their own.
@@ -122,6 +125,12 @@ class _Picture:
         for span in spans:
             begin, end = self._x(span.from_ms), self._x(span.until_ms or self._line.until_ms)
             yield self._mark(kind, begin, max(2.0, round(end - begin, 1)), words)
+
+    def _unknown(self, until_ms: int) -> Iterator[Markup]:
+        """Yields the mark of the time before the first known value of a lane."""
+        if until_ms > self._line.from_ms:
+            span = Span(self._line.from_ms, until_ms, "unknown")
+            yield from self._bars([span], "unknown", "not known: no record of this time was found")
 
     def _mark(self, kind: str, x: float, width: float, words: str) -> Markup:
         rect = Markup('<rect class="{}" x="{}" y="{}" width="{}" height="{}"><title>{}</title></rect>')

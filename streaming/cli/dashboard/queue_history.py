@@ -25,6 +25,8 @@ from streaming.wire.topics import Topics
 # Reading ends after this time, or after this number of records. Then a part of the period is missing.
 _LONGEST_S = 5.0
 _MOST_RECORDS = 300_000
+# The last row of the queue before the period is sought among this number of rows of all queues, about a megabyte.
+_EARLIER_ROWS = 2_000
 
 
 @dataclass
@@ -35,12 +37,14 @@ class QueueHistory:
         events: (time in ms, report of a sender, a reader, a host or an observer).
         activations: (time in ms, activation).
         rows: (time in ms, row of the monitors view).
+        before: The last row before the period; None: it is not known.
         is_complete: Whether the records of the whole period were read.
     """
 
     events: list[tuple[int, Event]] = field(default_factory=list)
     activations: list[tuple[int, Activated]] = field(default_factory=list)
     rows: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
+    before: dict[str, Any] | None = None
     is_complete: bool = True
 
 
@@ -51,8 +55,9 @@ def read(cluster: Cluster, topics: Topics, queue: str, since_ms: int) -> QueueHi
         UserError: Kafka cannot be reached or denies access, or a topic is missing.
     """
     found, activations = QueueHistory(), Activations(_MOST_RECORDS)
-    takers = _takers(topics, found, activations)
-    with TopicFollower(cluster, list(takers), Start.END, since_ms=since_ms, key=queue) as follower:
+    takers = _takers(topics, found, activations, since_ms)
+    earlier = {topics.monitors: _EARLIER_ROWS}
+    with TopicFollower(cluster, list(takers), Start.END, since_ms=since_ms, earlier=earlier, key=queue) as follower:
         for message in _bounded(follower, found):
             if message.key() == queue.encode():
                 with suppress(InvalidRecordError):
@@ -65,7 +70,9 @@ def read(cluster: Cluster, topics: Topics, queue: str, since_ms: int) -> QueueHi
     return found
 
 
-def _takers(topics: Topics, found: QueueHistory, activations: Activations) -> Mapping[str, Callable[[Message], object]]:
+def _takers(
+    topics: Topics, found: QueueHistory, activations: Activations, since_ms: int
+) -> Mapping[str, Callable[[Message], object]]:
     """Returns topic -> the function that takes its records; the function raises InvalidRecordError."""
     decode_row = row_decoder(msgspec.json.Decoder(MonitorRow))
 
@@ -80,7 +87,9 @@ def _takers(topics: Topics, found: QueueHistory, activations: Activations) -> Ma
 
     def take_row(message: Message) -> None:
         _, row = decode_row(message)
-        if row is not None:
+        if message.timestamp()[1] < since_ms:
+            found.before = row
+        elif row is not None:
             found.rows.append((message.timestamp()[1], row))
 
     return {

@@ -83,6 +83,16 @@ class Timeline:
     is_complete: bool = True
 
     @property
+    def rows_from_ms(self) -> int:
+        """Returns the time from which rows of the monitor are known."""
+        return self.unread[0][0] if self.unread else self.until_ms
+
+    @property
+    def members_from_ms(self) -> int:
+        """Returns the time from which the number of members is known."""
+        return self.members[0][0] if self.members else self.until_ms
+
+    @property
     def is_silent(self) -> bool:
         """Returns whether an observer reports the queue, and no sender or reader does."""
         return bool(self.members) and not (self.arrivals or self.readers)
@@ -109,11 +119,17 @@ class Timeline:
 
 
 def timeline(history: QueueHistory, from_ms: int, until_ms: int) -> Timeline:
-    """Returns the timeline of a period from the records of the period."""
+    """Returns the timeline of a period from the records of the period, and from the row before the period."""
     line = Timeline(from_ms, until_ms, is_complete=history.is_complete)
     line.activations = history.activations
     _add_events(line, history.events)
-    _add_rows(line, history.rows)
+    before = history.before
+    if before is not None and before.get("members") is not None and not before.get("observer_silent_since"):
+        line.members.insert(0, (from_ms, before["members"]))
+    _add_rows(line, history.rows if before is None else [(from_ms, before), *history.rows])
+    # The row before the period may have spans that ended before the period.
+    for spans in (line.quiet, line.suppressed):
+        spans[:] = [span for span in spans if span.until_ms is None or span.until_ms >= from_ms]
     return line
 
 
@@ -187,7 +203,7 @@ class _Life:
 def _add_rows(line: Timeline, rows: Sequence[tuple[int, dict[str, Any]]]) -> None:
     suppressed: Span | None = None
     for written_ms, row in rows:
-        at_ms = _instant(row["update_time"], written_ms)
+        at_ms = max(line.from_ms, _instant(row["update_time"], written_ms))
         line.unread.append((at_ms, max(0, row["unread_messages"])))
         if row["state"] == "NOTIFIED":
             if suppressed is None or suppressed.what != str(row["activation_sequence"]):
