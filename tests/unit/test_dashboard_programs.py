@@ -4,7 +4,7 @@ import re
 import socket
 import threading
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -66,6 +66,9 @@ def activator_row(**fields: Any) -> ActivatorRow:
     return ActivatorRow(**values | fields)
 
 
+_NOT_LOOKED_AT = r"found none in the \d+ s before Kafka fell silent"
+
+
 class TestKept:
     """Answers that take long to find."""
 
@@ -113,10 +116,10 @@ class TestKept:
         first = kept.get("number", lambda: next(found))
         silent_since_ms[0] = first.at_ms + 1_000
         assert [kept.get("number", lambda: next(found)) for _ in range(3)] == [first] * 3
-        with pytest.raises(UserError, match="shortly before Kafka fell silent"):
+        with pytest.raises(UserError, match=_NOT_LOOKED_AT):
             kept.get("another", lambda: next(found))
         silent_since_ms[0] = first.at_ms + 3_600_000
-        with pytest.raises(UserError, match="shortly before Kafka fell silent"):
+        with pytest.raises(UserError, match=_NOT_LOOKED_AT):
             kept.get("number", lambda: next(found))
         silent_since_ms[0] = None
         wait_until(lambda: kept.get("number", lambda: next(found)).found, SOON_S, "an answer")
@@ -128,6 +131,16 @@ class TestKept:
         last = kept.last("hosts")
         assert last is not None
         assert last.found == 7
+
+    @pytest.mark.parametrize("fresh_s", [0.0, 60.0])
+    def test_while_kafka_is_silent_the_last_answer_is_the_one_that_a_page_shows(self, fresh_s: float) -> None:
+        silent_since_ms: list[int | None] = [None]
+        kept = Kept(60.0, fresh_s, lambda: silent_since_ms[0])
+        shown = kept.get("faults", lambda: 7)
+        silent_since_ms[0] = shown.at_ms
+        assert kept.get("faults", lambda: 8) == kept.last("faults") == shown
+        silent_since_ms[0] = shown.at_ms + 3_600_000
+        assert kept.last("faults") is None
 
     def test_what_was_asked_before_a_silence_does_not_replace_what_was_known(self) -> None:
         silent_since_ms: list[int | None] = [None]
@@ -535,6 +548,28 @@ def test_the_page_of_faults_is_answered_while_they_are_still_searched(
             return False
 
     wait_until(is_found, SOON_S, "the faults")
+
+
+def test_the_navigation_of_the_page_of_faults_has_the_number_that_the_page_shows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(HealthPage, "_find_faults", lambda _: [Fault("kind", "where", "problem")] * 3)
+    monkeypatch.setattr(HealthPage, "_find_signs", lambda _: ([], []))
+    contact = SimpleNamespace(silent_since_ms=lambda: None, monitor="no monitor runs", is_normal=False)
+    page = HealthPage(cast("LiveView", SimpleNamespace(contact=contact)))
+    assert page.fault_count() == (1, "Only the monitor was looked at.")
+    found: list[Page] = []
+
+    def is_found() -> bool:
+        with suppress(NotYetError):
+            found.append(page.health(QueryParams()))
+        return bool(found)
+
+    wait_until(is_found, SOON_S, "the faults")
+    assert found[0].faults == 3
+    number, of = page.fault_count()
+    assert number == 3
+    assert re.fullmatch(r"As of \S+ \S+ UTC\.", of)
 
 
 def test_faults_are_sentences_with_their_commands() -> None:

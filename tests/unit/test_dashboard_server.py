@@ -94,6 +94,20 @@ def test_the_navigation_says_how_many_faults_there_are(faults: int, name: str) -
 
 
 @pytest.mark.parametrize(
+    ("own", "shown", "is_earlier"), [(None, ["2 faults"], True), (5, ["5 faults"], False), (0, [], False)]
+)
+def test_a_page_that_shows_faults_has_their_number_in_the_navigation_and_others_say_when_they_were_counted(
+    own: int | None, shown: list[str], is_earlier: bool
+) -> None:
+    entries = [Entry("/health", lambda _: Page("Health", [], faults=own), "Health")]
+    news = News(faults=2, faults_of="As of 12:00:03 UTC.")
+    text = ask(application(Dashboard(entries, lambda: 0, lambda: news), NAMES, None, is_secure=False), "/health").text
+    [link] = re.findall(r'<a href="/health"[^>]*>(.*?)</a>', text, re.DOTALL)
+    assert " ".join(re.sub("<[^>]*>", "", link).split()) == " ".join(["Health", *shown])
+    assert ('title="As of 12:00:03 UTC."' in link) == is_earlier
+
+
+@pytest.mark.parametrize(
     ("error", "status", "said"), [(NotYetError(), 202, "being looked at"), (UserError("no"), 503, "no")]
 )
 def test_a_page_without_an_answer_says_so(error: Exception, status: int, said: str) -> None:

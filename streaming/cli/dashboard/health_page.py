@@ -13,6 +13,7 @@ from streaming.cli.dashboard.server import Page, Part
 from streaming.cli.diagnosis import diagnosis
 from streaming.cli.lines import say
 from streaming.cli.routing.definition_faults import Fault
+from streaming.core.times import iso_time, readable_time
 from streaming.kafka.bootstrap_servers import own_addresses
 
 _SIGNS_EVERY_S = 5.0
@@ -40,18 +41,20 @@ class HealthPage:
             Part("warnings", "warnings.html", {"warnings": faults.warnings}),
             Part("signs", "signs.html", {"batches": found, "backlogs": waiting}),
         ]
-        return Page("Health", parts)
+        return Page("Health", parts, faults=len(faults.found))
 
-    def fault_count(self) -> int:
-        """Returns the number of faults that this page found lately. Without a result: 1 if no monitor runs, else 0.
+    def fault_count(self) -> tuple[int, str]:
+        """Returns the number of faults that this page found lately, and the sentence that says when.
+
+        If this page has not looked lately, the number is 1 if no monitor runs, and 0 otherwise.
 
         Other pages do not search. Otherwise, a search would run in each outage of Kafka, and its time-outs may make
         librdkafka abort the process.
         """
         if (answer := self._faults.last("faults")) is not None:
-            return len(answer.found)
+            return len(answer.found), f"As of {readable_time(iso_time(answer.at_ms))}."
         contact = self._view.contact
-        return int(bool(contact.monitor) and not contact.is_normal)
+        return int(bool(contact.monitor) and not contact.is_normal), "Only the monitor was looked at."
 
     def _find_faults(self) -> list[Fault]:
         kafka, topics = self._view.cluster, self._view.topics

@@ -90,15 +90,15 @@ class Kept:
             self._questions.move_to_end(name)
             if len(self._questions) > _MOST:
                 self._questions.popitem(last=False)
-            if (since_ms := self._silent_since_ms()) is not None:
-                if question.answer is None or question.answer.at_ms < since_ms - self._fresh_s * 1000:
+            answer = self._fresh(question)
+            if self._silent_since_ms() is not None:
+                if answer is None:
                     raise UserError(
-                        "Nobody had this page open shortly before Kafka fell silent, so its content is not known."
+                        "The content of this page is not known. The dashboard looks for it only while the page is "
+                        f"open, and found none in the {self._fresh_s:.0f} s before Kafka fell silent."
                     )
-                return question.answer
-            now_s = time.monotonic()
-            if now_s - question.found_s > self._fresh_s:
-                question.answer = None
+                return answer
+            now_s, question.answer = time.monotonic(), answer
             if now_s - question.failed_s > self._fresh_s:
                 question.error = None
             if not question.is_asked and now_s - max(question.found_s, question.failed_s) >= self._every_s:
@@ -115,8 +115,14 @@ class Kept:
         """Returns the last answer to a question if the answer is fresh; asks nothing."""
         with self._changed:
             question = self._questions.get(name)
-            is_fresh = question is not None and time.monotonic() - question.found_s <= self._fresh_s
-            return question.answer if question is not None and is_fresh else None
+            return None if question is None else self._fresh(question)
+
+    def _fresh(self, question: _Question) -> Answer[Any] | None:
+        """Returns the answer to a question; None if it is not fresh, or was not fresh when Kafka fell silent."""
+        since_ms, answer = self._silent_since_ms(), question.answer
+        if since_ms is None or answer is None:
+            return answer if time.monotonic() - question.found_s <= self._fresh_s else None
+        return answer if answer.at_ms >= since_ms - self._fresh_s * 1000 else None
 
     def _ask(self, question: _Question, find: Callable[[], Any]) -> None:
         answer, error = None, None

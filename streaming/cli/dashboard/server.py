@@ -5,7 +5,7 @@ import hmac
 import json
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
@@ -83,6 +83,7 @@ class Page:
         values: The values of the form.
         status: The HTTP status.
         every_s: The longest time without an event.
+        faults: The number of faults that the page itself shows; None: it shows none.
     """
 
     title: str
@@ -91,6 +92,7 @@ class Page:
     values: Mapping[str, Any] = field(default_factory=dict)
     status: int = 200
     every_s: float = _AT_LEAST_EVERY_S
+    faults: int | None = None
 
 
 _FILTERS: dict[str, Callable[..., Any]] = {
@@ -144,6 +146,7 @@ class News:
         is_normal: Whether that sentence is no alarm.
         as_of: The instant to which the pages of queues are up to date if there is such a sentence; None: not known.
         faults: The number of faults that `diagnose` finds; 0 if the number is not known.
+        faults_of: The sentence that says when the faults were counted.
     """
 
     problem: str = ""
@@ -152,6 +155,7 @@ class News:
     is_normal: bool = False
     as_of: str | None = None
     faults: int = 0
+    faults_of: str = ""
 
 
 @dataclass(frozen=True)
@@ -236,6 +240,8 @@ class Dashboard:
     def _rendered(self, entry: Entry, page: Page) -> dict[str, str]:
         """Returns name -> HTML of the parts of a page, and of the parts that every page has."""
         news = self._news()
+        if page.faults is not None:  # the other number may be that of another moment
+            news = replace(news, faults=page.faults, faults_of="")
         is_known = page.status not in (_NOT_YET, _NOT_KNOWN)
         values = {"news": news, "needs_monitor": entry.needs_monitor, "is_known": is_known}
         of_all = {"is_silent": news.silent_since is not None}

@@ -114,7 +114,7 @@ class Served:
             contact.monitor,
             contact.is_normal,
             self._view.as_of() if contact.monitor else None,
-            self._health.fault_count(),
+            *self._health.fault_count(),
         )
 
     def _run(self) -> None:
