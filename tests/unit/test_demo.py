@@ -26,12 +26,17 @@ from tests.support.records_sent import record_of
 from tests.support.waiting import wait_until
 
 
+def console_of(output: io.StringIO, *, is_terminal: bool) -> Console:
+    """Returns a console of 80 columns without colours."""
+    return Console(file=output, width=80, force_terminal=is_terminal, color_system=None)
+
+
 class Scene:
     """A story in which a test lets things happen."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_terminal: bool = False) -> None:
         self.output = io.StringIO()
-        self.story = Story(Console(file=self.output, width=80))
+        self.story = Story(console_of(self.output, is_terminal=is_terminal))
 
     def saw(self, topic: str, value: dict[str, Any]) -> None:
         queue, data = value["queue"].encode(), json.dumps(value).encode()
@@ -114,13 +119,34 @@ def test_a_long_step_of_a_demo_is_told_again_and_again(monkeypatch: pytest.Monke
 
 def test_what_runs_on_is_said_with_a_command_that_sends(tmp_path: Path) -> None:
     output, cluster, signals = io.StringIO(), Cluster("127.0.0.1:9099"), StopSignals()
-    console = Console(file=output, width=80)
+    console = console_of(output, is_terminal=True)
     signals.stop.set()
     with ExitStack() as parts:
         stage = Stage(console, tmp_path, parts, True, [cluster])
         _keep(stage, Starters(cluster, [], tmp_path, Story(console), parts), signals, "orders")
+    said = output.getvalue().splitlines()
     assert "until Ctrl-C" in output.getvalue()
-    assert "`queue-activation send orders 'a message' --bootstrap-servers 127.0.0.1:9099`" in output.getvalue()
+    assert "`queue-activation send orders 'a message' --bootstrap-servers 127.0.0.1:9099`" in said
+    assert all(len(line) <= 80 for line in said)
+
+
+@pytest.mark.parametrize("lead", ["", "route ", "notification of "])
+def test_a_line_that_is_too_long_is_folded_between_words_beside_its_mark(lead: str) -> None:
+    scene, why = Scene(is_terminal=True), f"{lead}{'a-long-name ' * 8}".strip()
+    scene.story.no_reader_started("orders", why)
+    lines = scene.output.getvalue().splitlines()
+    begin = lines[0].index(why[:5])
+    assert len(lines) > 1
+    assert all(len(line) <= 80 for line in lines)
+    assert lines[0][:begin].endswith(" ..  ")
+    assert all(line[:begin].isspace() for line in lines[1:])
+    assert [word for line in lines for word in line[begin:].split()] == why.split()
+
+
+def test_in_a_file_each_event_is_one_line(scene: Scene) -> None:
+    why = "a-long-name " * 20
+    scene.story.no_reader_started("orders", why)
+    assert why.strip() in scene.output.getvalue()
 
 
 @pytest.mark.parametrize("action", [Action.HOLD, Action.DROP])

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich.console import Console
+from rich.text import Text
 
 from streaming.cli.demo.starters import Reader, Starters
-from streaming.cli.demo.timeline import Timeline
+from streaming.cli.demo.timeline import Timeline, print_line
 from streaming.kafka.admin import Admin
 from streaming.kafka.clients import Cluster
 from streaming.kafka.topic_follower import Start, TopicFollower
@@ -224,11 +225,8 @@ def play(
 def _keep(stage: Stage, starters: Starters, signals: stop_signals.StopSignals, queue: str) -> None:
     """Starts readers until a signal, without lines about them."""
     send = hints.command("send", queue, "a message", servers=stage.cluster.bootstrap_servers)
-    stage.console.print(
-        "\nAll programs run until Ctrl-C, but the demo sends and prints nothing more. To send a message, and see it on "
-        f"the dashboard: `{send}`",
-        soft_wrap=True,
-    )
+    runs_on = "All programs run until Ctrl-C, but the demo sends and prints nothing more."
+    print_line(stage.console, Text(f"\n{runs_on} To send a message, and see it on the dashboard: `{send}`"))
     while not signals.stop.is_set():
         starters.step()
 

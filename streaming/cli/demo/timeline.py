@@ -21,7 +21,7 @@ from streaming.core.activation.session_ids import program_of
 from streaming.core.numbers import plural
 from streaming.daemons.host.start_records import decode_task
 from streaming.system.logs import printable
-from streaming.system.screens import Fields
+from streaming.system.screens import Fields, Sentence
 from streaming.wire import input_records, notifications
 from streaming.wire.input_records import Commit, MessageArrived, Receive, ReceiveRecord, Rollback
 from streaming.wire.record_decoders import InvalidRecordError
@@ -179,19 +179,25 @@ class Timeline:
 
     def _line(self, queue: str, mark: str, text: str, style: str = "") -> None:
         color = self._styles.setdefault(queue, _QUEUE_STYLES[len(self._styles) % len(_QUEUE_STYLES)])
-        self._console.print(
-            Text.assemble(
-                (f"{time.time() - self._begin_s:6.1f} s  ", "dim"),
-                (printable(queue).ljust(self.name_width), color),
-                f"{mark}  " if mark else "",
-                (printable(text), style),
-            ),
-            soft_wrap=True,
+        head = Text.assemble(
+            (f"{time.time() - self._begin_s:6.1f} s  ", "dim"),
+            (printable(queue).ljust(self.name_width), color),
+            f"{mark}  " if mark else "",
         )
+        indent = len(head.plain) - len(head.plain.lstrip())
+        print_line(self._console, Text.assemble(head, (printable(text), style)), head.cell_len - indent)
 
     def _print_summary(self, *rows: tuple[str, str]) -> None:
         self._console.print("\nsummary", style="bold")
         self._console.print(Fields([(name, Text(text)) for name, text in rows]))
+
+
+def print_line(console: Console, line: Text, hang: int = 0) -> None:
+    """Prints a line, which is wrapped on a terminal, with this number of additional spaces where it goes on."""
+    if console.is_terminal:
+        console.print(Sentence(line, hang=hang), crop=False)
+    else:
+        console.print(line, soft_wrap=True)
 
 
 def _decode(decoder: msgspec.json.Decoder[_Input], message: Message) -> _Input:
