@@ -31,6 +31,7 @@ def create_queue_topics(  # noqa: PLR0913 - each is named by the caller
     topic_prefix: str = "",
     kafka_config: Mapping[str, str] | None = None,
     is_compared: bool = True,
+    is_factor_compared: bool = True,
 ) -> list[str]:
     """Creates the topics of queues, and returns the queues whose topic is new. Existing topics stay as they are.
 
@@ -42,6 +43,8 @@ def create_queue_topics(  # noqa: PLR0913 - each is named by the caller
         topic_prefix: The prefix of the monitor's topics. No queue can have the name of such a topic.
         kafka_config: More librdkafka properties, for example for security.
         is_compared: Whether to log which existing topics have another number of partitions than `partitions`.
+        is_factor_compared: Whether to log which existing topics have another replication factor, unless
+            `replication_factor` is -1, which stands for the cluster's default.
 
     Raises:
         UserError: A name is not valid for a topic, or Kafka cannot be reached or refuses a topic.
@@ -62,11 +65,19 @@ def create_queue_topics(  # noqa: PLR0913 - each is named by the caller
     admin = Admin(Cluster(bootstrap_servers, kafka_config or {}))
     created = admin.create_topics([TopicSpec(name, True, {}) for name in names], partitions, replication_factor)
     found = admin.find_topics(dict.fromkeys(names, (AclOperation.DESCRIBE,)))  # so that messages can be sent at once
-    others = [f"{name} ({found[name]})" for name in sorted(found.keys() - created) if found[name] != partitions]
-    if others and is_compared:
-        text = "these topics exist with another number of partitions than %d: %s"
-        _log.warning(text, partitions, listed(others))
+    existing = sorted(found.keys() - created)
+    if is_compared:
+        _warn_of_others("number of partitions", partitions, {name: found[name] for name in existing})
+    if is_factor_compared and replication_factor > 0 and existing:
+        _warn_of_others("replication factor", replication_factor, admin.replication_factors(existing))
     return created
+
+
+def _warn_of_others(what: str, wanted: int, found: Mapping[str, int]) -> None:
+    """Logs the topics that exist with another number than the wanted number."""
+    others = [f"{name} ({number})" for name, number in sorted(found.items()) if number != wanted]
+    if others:
+        _log.warning("these topics exist with another %s than %d: %s", what, wanted, listed(others))
 
 
 def check_queue_names(queues: Iterable[str], topics: Topics) -> None:

@@ -155,6 +155,12 @@ LogFormatOption = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object per line, for programs.")]
 
 
+def is_given(context: typer.Context, parameter: str) -> bool:
+    """Returns whether the command line or the environment gives a parameter."""
+    source = context.get_parameter_source(parameter)
+    return source is not None and source.name != "DEFAULT"
+
+
 def confirm(question: str) -> None:
     """Asks for a confirmation, unless the user has given --yes. Ends the command if the user does not confirm.
 

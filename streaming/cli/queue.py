@@ -11,7 +11,7 @@ import typer
 from streaming.cli import tables
 from streaming.cli.command_sender import send_commands
 from streaming.cli.lines import say
-from streaming.cli.options import Json, OnOff, Place, choice, part_of_definition
+from streaming.cli.options import Json, OnOff, Place, choice, is_given, part_of_definition
 from streaming.cli.presence import say_if_starting, warn_of_absence
 from streaming.core.times import FOREVER_MS
 from streaming.errors import UserError
@@ -169,8 +169,8 @@ def create(
         kept = {name.partition("=")[0] for name in names}
         dropped = [] if before is None else [name for name in before.notifications if name not in kept]
         commands = _commands(queue, "CREATE_QUEUE", fields, names, dropped)
-    source, created = context.get_parameter_source("partitions"), []
-    is_default = source is not None and source.name == "DEFAULT"
+    created: list[str] = []
+    is_default, is_default_factor = (not is_given(context, name) for name in ("partitions", "replication_factor"))
     if part is not Part.DEFINITION:
         created = create_queue_topics(
             place.bootstrap_servers,
@@ -180,6 +180,7 @@ def create(
             topic_prefix=place.topic_prefix,
             kafka_config=kafka.config,
             is_compared=not is_default,
+            is_factor_compared=not is_default_factor,
         )
         say(f"topic {queue}: {'created' if created else 'exists, and is left unchanged'}")
     if part is not Part.TOPIC:

@@ -2,10 +2,11 @@
 
 from typing import Annotated
 
+import typer
 from confluent_kafka.admin import AclOperation
 
 from streaming.cli.lines import say
-from streaming.cli.options import Place
+from streaming.cli.options import Place, is_given
 from streaming.core.numbers import plural
 from streaming.errors import UserError
 from streaming.kafka.access import RightMissingError
@@ -20,6 +21,7 @@ _DEFAULT_SERVICE_PARTITIONS = 8
 
 
 def topics(
+    context: typer.Context,
     partitions: Annotated[
         int, option("--partitions", "Partitions of each topic that is partitioned by queue.", min=1)
     ] = _DEFAULT_PARTITIONS,
@@ -39,7 +41,7 @@ def topics(
 ) -> None:
     """Create the topics of queues and of services. Topics that exist are left unchanged.
 
-    Names the topics that exist with another number of partitions.
+    Names the topics that exist with another number of partitions, or another replication factor than the given one.
     """
     topics_of_prefix = place.topics()
     specs_of_queues = topics_of_prefix.specs()
@@ -51,10 +53,14 @@ def topics(
     # New topics are not asked about: they have the right settings, and some brokers do not know them yet.
     existing = [spec for spec in specs if spec.name not in created]
     found = _partitions_of(admin, existing)
+    is_compared = existing and is_given(context, "replication_factor")
+    factors = admin.replication_factors(spec.name for spec in existing) if is_compared else {}
     for spec in specs:
         wanted = 1 if not spec.is_partitioned else partitions if spec in specs_of_queues else service_partitions
         has = found.get(spec.name, wanted)
         other = f", with {plural(has, 'partition')} instead of {wanted}" if has != wanted else ""
+        if (factor := factors.get(spec.name, replication_factor)) != replication_factor:
+            other += f", with replication factor {factor} instead of {replication_factor}"
         say(f"{'exists ' if spec in existing else 'created'}  {spec.name}{other}")
     for sentence in admin.other_settings(existing):
         say(f"warning: {sentence}", err=True)

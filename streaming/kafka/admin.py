@@ -196,6 +196,19 @@ class Admin:
                 continue
         return found
 
+    def replication_factors(self, names: Iterable[str]) -> dict[str, int]:
+        """Returns topic -> number of copies of each partition, of the topics that exist and that this client may see.
+
+        If partitions have different numbers, the smallest number counts.
+        """
+        client = self.client
+        futures = client.describe_topics(TopicCollection(list(names)), request_timeout=ADMIN_TIMEOUT_S)
+        found = {}
+        for name, future in futures.items():
+            with suppress(KafkaException, UserError):
+                found[name] = min(len(partition.replicas) for partition in client.result(future).partitions)
+        return found
+
     def require_group(self, group_id: str) -> None:
         """Checks that the client may be a member of a consumer group. Without an answer in time, the check succeeds.
 

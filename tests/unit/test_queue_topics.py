@@ -34,6 +34,7 @@ def existing(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     monkeypatch.setattr(Admin, "create_topics", create)
     monkeypatch.setattr(Admin, "find_topics", lambda _admin, rights: {name: topics[name] for name in rights})
     monkeypatch.setattr(Admin, "other_settings", lambda _admin, _specs: [])
+    monkeypatch.setattr(Admin, "replication_factors", lambda _admin, names: dict.fromkeys(names, 2))
     return topics
 
 
@@ -41,8 +42,20 @@ def test_existing_topics_with_other_numbers_of_partitions_are_named_in_one_line(
     existing: dict[str, int], caplog: pytest.LogCaptureFixture
 ) -> None:
     existing |= {"a": 2, "b": 3, "c": 5}
-    assert create_queue_topics(SERVERS, ["a", "b", "c", "new"], partitions=3, replication_factor=1) == ["new"]
+    assert create_queue_topics(SERVERS, ["a", "b", "c", "new"], partitions=3, replication_factor=2) == ["new"]
     assert caplog.messages == ["these topics exist with another number of partitions than 3: a (2), c (5)"]
+
+
+def test_existing_topics_with_another_replication_factor_are_named_in_one_line(
+    existing: dict[str, int], caplog: pytest.LogCaptureFixture
+) -> None:
+    existing |= {"a": 3, "b": 3}
+    assert create_queue_topics(SERVERS, ["a", "b", "new"], partitions=3, replication_factor=3) == ["new"]
+    assert caplog.messages == ["these topics exist with another replication factor than 3: a (2), b (2)"]
+    caplog.clear()
+    for factor in (2, -1):
+        create_queue_topics(SERVERS, ["a", "b"], partitions=3, replication_factor=factor)
+    assert not caplog.messages
 
 
 def test_what_creates_a_missing_topic_works_as_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,19 +84,22 @@ def test_nothing_is_compared_with_a_number_that_nobody_has_given(
     assert not caplog.messages
     run_command(*create, "--partitions", "1")
     assert caplog.messages == ["these topics exist with another number of partitions than 1: orders (4)"]
+    caplog.clear()
+    run_command(*create, "--replication-factor", "3")
+    assert caplog.messages == ["these topics exist with another replication factor than 3: orders (2)"]
     said = " ".join(run_command("queue", "create", "new", *create[3:]).split())
     assert "warning: --partitions was not given, so topic new was created with 1 partition, and of 5 readers" in said
     assert "`queue-activation queue drop new --delete-topic` and create it again with --partitions 5" in said
     said = " ".join(run_command("queue", "create", "other", *create[3:], "--partitions", "2").split())
     assert "warning: topic other has 2 partitions, so of 5 readers no more than 2 can receive at a time" in said
-    assert len(sent) == 4
+    assert len(sent) == 5
 
 
 def test_the_line_does_not_grow_with_the_number_of_queues(
     existing: dict[str, int], caplog: pytest.LogCaptureFixture
 ) -> None:
     existing |= {f"q{number}": 1 for number in range(100)}
-    create_queue_topics(SERVERS, list(existing), partitions=3, replication_factor=1)
+    create_queue_topics(SERVERS, list(existing), partitions=3, replication_factor=2)
     [line] = caplog.messages
     assert line.endswith(" and 90 more")
 
@@ -97,6 +113,23 @@ def test_topics_names_the_numbers_of_partitions_that_differ(existing: dict[str, 
     assert sum("instead of" in line for line in first) == 2
     existing |= {arrivals: 4, ticks: 1}
     assert "instead of" not in CliRunner().invoke(app, ["topics"]).output
+
+
+def test_topics_names_the_replication_factors_that_differ_from_the_one_that_was_given(
+    existing: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arrivals, ticks, receives = Topics().arrivals, Topics().ticks, Topics().receives
+    existing |= {arrivals: 1, ticks: 1, receives: 4}
+    factors = {arrivals: 1, ticks: 1, receives: 3}
+    monkeypatch.setattr(Admin, "replication_factors", lambda _admin, names: {name: factors[name] for name in names})
+    lines = CliRunner().invoke(app, ["topics", "--replication-factor", "3"]).stdout.splitlines()
+    assert f"exists   {arrivals}, with 1 partition instead of 4, with replication factor 1 instead of 3" in lines
+    assert f"exists   {ticks}, with replication factor 1 instead of 3" in lines
+    assert f"exists   {receives}" in lines
+    assert sum("replication factor" in line for line in lines) == 2
+    monkeypatch.setattr(Admin, "replication_factors", lambda *_: {})  # this user may not see them
+    lines = CliRunner().invoke(app, ["topics", "--replication-factor", "3"]).stdout.splitlines()
+    assert f"exists   {ticks}" in lines
 
 
 def test_topics_needs_no_right_to_see_the_numbers_of_partitions(
