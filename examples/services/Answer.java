@@ -14,6 +14,7 @@ import java.time.Duration;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.UUID;
 import org.apache.kafka.clients.consumer.CommitFailedException;
 import org.apache.kafka.clients.consumer.Consumer;
@@ -25,6 +26,7 @@ import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.Producer;
 import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.header.internals.RecordHeader;
@@ -38,6 +40,8 @@ public final class Answer {
     private static final String SESSION =
             environment("QUEUE_ACTIVATION_SESSION_ID", UUID.randomUUID().toString());
     private static final Duration WAIT = Duration.ofSeconds(5);
+    // The longest time that Kafka may take to list its topics.
+    private static final Duration ANSWER = Duration.ofSeconds(10);
     // The types of the messages that the router sends: EndDialog, Error and DialogTimer.
     private static final String ROUTERS = "http://schemas.microsoft.com/SQL/ServiceBroker/";
 
@@ -69,10 +73,34 @@ public final class Answer {
         try (var consumer = new KafkaConsumer<byte[], byte[]>(reading, bytes, bytes);
                 var producer = new KafkaProducer<byte[], byte[]>(
                         writing, new ByteArraySerializer(), new ByteArraySerializer())) {
+            String problem = problemOf(consumer, queue);
+            if (problem != null) {
+                System.err.println("error: " + problem);
+                System.exit(1);
+            }
             producer.initTransactions();
             consumer.subscribe(List.of(queue));
             new Answer(queue, consumer, producer).readUntilEmpty();
         }
+    }
+
+    /** Returns why no message can come, so that poll would wait for ever, or be answered; null if the topics exist. */
+    private static String problemOf(Consumer<byte[], byte[]> consumer, String queue) {
+        Set<String> topics;
+        try {
+            topics = consumer.listTopics(ANSWER).keySet();
+        } catch (KafkaException failure) {
+            return "The topics of Kafka at " + SERVERS + " cannot be listed: " + failure.getMessage();
+        }
+        for (String name : List.of("service-messages", "queue-receives")) {
+            if (!topics.contains(PREFIX + name)) {
+                return "There is no topic " + PREFIX + name + ". Create it: `queue-activation topics`";
+            }
+        }
+        if (!topics.contains(queue)) {
+            return "Queue '" + queue + "' has no topic. Name a queue, or create it: `queue-activation queue create`";
+        }
+        return null;
     }
 
     private void readUntilEmpty() throws JsonProcessingException {

@@ -77,15 +77,28 @@ def in_java() -> list[str]:
     return [str(java), "-XX:TieredStopAtLevel=1", "-cp", f"{broker_jars()[0].parent}/*", str(SERVICES / "Answer.java")]
 
 
-@pytest.mark.parametrize("stock", [in_python, in_java])
-def test_the_programs_of_the_guide_order_and_answer(scene: ServiceScene, stock: Callable[[], list[str]]) -> None:
-    session_id = stock.__name__
-    environment = {
+def environment_of(scene: ServiceScene) -> dict[str, str]:
+    return {
         **own_environment(),
         "QUEUE_ACTIVATION_BOOTSTRAP_SERVERS": scene.bootstrap_servers,
         "QUEUE_ACTIVATION_TOPIC_PREFIX": scene.prefix,
-        "QUEUE_ACTIVATION_SESSION_ID": session_id,
     }
+
+
+@pytest.mark.parametrize("stock", [in_python, in_java])
+def test_a_program_of_the_guide_ends_if_its_queue_has_no_topic(
+    scene: ServiceScene, stock: Callable[[], list[str]]
+) -> None:
+    command, environment = [*stock(), "no-such-queue"], environment_of(scene)
+    done = subprocess.run(command, env=environment, timeout=DEADLINE_S, check=False, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "error: Queue 'no-such-queue' has no topic." in done.stderr
+
+
+@pytest.mark.parametrize("stock", [in_python, in_java])
+def test_the_programs_of_the_guide_order_and_answer(scene: ServiceScene, stock: Callable[[], list[str]]) -> None:
+    session_id = stock.__name__
+    environment = environment_of(scene) | {"QUEUE_ACTIVATION_SESSION_ID": session_id}
     before = len(scene.read(scene.reserve, 0))
     order = subprocess.Popen([sys.executable, str(SERVICES / "order.py"), "7"], env=environment, stdout=subprocess.PIPE)
     scene.read(scene.reserve, before + 1)
