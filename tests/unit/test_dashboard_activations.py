@@ -51,7 +51,13 @@ def test_a_task_that_an_activation_has_requested_is_on_the_page_with_its_reason(
     view = RowsInMemory([row("payments", activation_sequence=4)])
     view._take_task(task())
     text = ask(application_of(view), "/activity").text
-    for part in ("payments", "messages accumulating", ">31<", "task read_payments 5f0c3d0e", "1 in the last hour"):
+    for part in (
+        "payments",
+        "messages accumulating",
+        ">31<",
+        "task read_payments 5f0c3d0e",
+        "1 activation in the last",
+    ):
         assert part in text, part
     assert "messages accumulating" in ask(application_of(view)).text
 

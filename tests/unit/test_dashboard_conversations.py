@@ -74,7 +74,7 @@ HELD = [transmission(conversation_id="bb1", to_service="Later", messages=3)]
 def test_endpoints_are_searched(asked: dict[str, str], found: list[str]) -> None:
     page = html(live_services(endpoints=ROWS, held=HELD), "/conversations", urlencode(asked))
     assert shown(page) == found
-    assert found or "No endpoint is like this." in page
+    assert found or "No endpoint matches the search." in page
 
 
 def test_what_an_endpoint_holds_is_shown_with_the_reason() -> None:

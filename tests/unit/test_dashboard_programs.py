@@ -472,6 +472,8 @@ class TestBatches:
         assert ">was in time<" in html("signs.html", news, batches=[found], backlogs=[])
         answer = Kept(60.0, 60.0).get("faults", list[Fault])
         assert "No faults were found before Kafka fell silent." in html("faults.html", news, answer=answer)
+        answer = Kept(60.0, 60.0).get("faults", lambda: [Fault("kind", "where", "problem")])
+        assert "1 fault was found before Kafka fell silent." in html("faults.html", news, answer=answer)
 
     def test_one_that_is_late_is_told_with_the_sentence_of_the_commands(self) -> None:
         found = batches.of_sign("monitor", self.SIGN, 1_100_000, None)

@@ -108,7 +108,8 @@ def test_a_page_that_shows_faults_has_their_number_in_the_navigation_and_others_
 
 
 @pytest.mark.parametrize(
-    ("error", "status", "said"), [(NotYetError(), 202, "being looked at"), (UserError("no"), 503, "no")]
+    ("error", "status", "said"),
+    [(NotYetError(), 202, "is reading the content"), (UserError("no"), 503, "no")],
 )
 def test_a_page_without_an_answer_says_so(error: Exception, status: int, said: str) -> None:
     def build(_: QueryParams) -> Page:

@@ -123,7 +123,11 @@ def test_services_are_searched_by_name_database_and_queue() -> None:
         page = html(live, "/services", urlencode({"search": search}))
         assert '<th scope="row">Orders</th>' in page
         assert '<th scope="row">Stock</th>' not in page
-    assert "No service is like this." in html(live, "/services", "search=zzz")
+    assert re.findall(r"No \w+ matches the search\.", html(live, "/services", "search=zzz")) == [
+        "No service matches the search.",
+        "No database matches the search.",
+        "No route matches the search.",
+    ]
 
 
 def test_more_than_a_hundred_services_are_on_several_pages() -> None:

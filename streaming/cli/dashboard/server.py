@@ -206,7 +206,7 @@ class Dashboard:
         """Answers a request for a page that does not exist."""
         if request.url.path.startswith(_FILES):
             return PlainTextResponse("Not Found", 404)
-        error = f"There is no page {request.url.path!r}. The navigation names all pages"
+        error = f"There is no page {request.url.path!r}. The navigation names all pages."
         page = Page("Not found", [Part("error", "error.html", {"error": error})], status=404)
         answer: Response = await self._answer(Entry(request.url.path, lambda _: page))(request)
         return answer

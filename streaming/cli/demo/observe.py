@@ -81,7 +81,7 @@ def _with_clients(console: Console) -> Sequence[DemoGroup]:
     if java.can_compile(java.find_java()):
         return GROUPS
     other = Client.CONFLUENT_KAFKA
-    console.print(f"  This Java has no compiler, so {other.value} stands in for {Client.JAVA.value}.")
+    console.print(f"  This Java has no compiler, so {other.value} replaces {Client.JAVA.value}.")
     return [replace(group, client=other) if group.client is Client.JAVA else group for group in GROUPS]
 
 
