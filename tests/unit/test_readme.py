@@ -106,6 +106,12 @@ def test_commands_exist_with_their_options(path: Path) -> None:
             check_command(command, {})
 
 
+@pytest.mark.parametrize("block", fenced_blocks((ROOT / "README.md").read_text(), "python"))
+def test_each_program_of_the_readme_tells_its_user_what_to_do(block: str) -> None:
+    tries = [node for node in ast.parse(block).body if isinstance(node, ast.Try)]
+    assert "UserError" in [ast.unparse(each.type) for node in tries for each in node.handlers if each.type is not None]
+
+
 def test_what_several_documents_create_is_the_same_in_all_of_them() -> None:
     created: dict[tuple[str, ...], set[tuple[str | None, ...]]] = {}
     for path in (ROOT / "README.md", *GUIDE.glob("*.md")):
