@@ -652,7 +652,7 @@ class TestDiagnose:
         with named_process("monitor") as first, runs.noted(note()):
             members["p-queue-activation-monitor"] = [member(first.pid)]
             assert [*running.programs(Definitions.of_new_instance())] == []
-        assert warned == []
+        assert warned == [f"not up yet: router, transport. `run` (process {os.getpid()}) is starting"]
 
     def test_the_programs_of_the_run_whose_place_another_is_about_to_take_are_up(
         self, file: Path, members: dict[str, list[GroupMember]]
@@ -662,6 +662,16 @@ class TestDiagnose:
             members["p-queue-activation-activator"] = [GroupMember("a", "rdkafka", "127.0.0.1", 1)]
             assert own_programs.starting(KAFKA, TOPICS, "activator") == ""
             assert own_programs.starting(KAFKA, TOPICS, "observer"), "it has none"
+
+    @pytest.mark.usefixtures("members")
+    def test_the_programs_of_services_of_one_that_starts_are_named_before_there_is_a_service(self, file: Path) -> None:
+        warned: list[str] = []
+        running = RunningInstance(KAFKA, TOPICS, warned.append, wall_clock.now_ms())
+        programs = [*OF_SERVICES, "observer", "activator"]
+        with runs.noted(msgspec.structs.replace(note(file, services=True), programs=programs)):
+            assert [*running.programs(Definitions.of_new_instance())] == []
+        names = "monitor, router, transport, observer, activator"
+        assert warned == [f"not up yet: {names}. `run` (process {os.getpid()}) is starting"]
 
     @pytest.mark.usefixtures("members")
     def test_the_others_have_theirs(self, file: Path) -> None:

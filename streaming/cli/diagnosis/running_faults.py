@@ -84,14 +84,14 @@ class RunningInstance:
         Raises:
             UserError: Kafka cannot be reached, or a topic is missing.
         """
-        # Without services, neither router nor transport is needed.
-        has_services = any(definitions.services())
-        programs = ["monitor", "router", "transport"] if has_services else ["monitor"]
-        asked = [*programs, "observer", "activator"]
+        of_services = ["router", "transport"]
+        asked = ["monitor", *of_services, "observer", "activator"]
         begin = {each: begins for each in asked if (begins := starting(self.kafka, self.topics, each))}
         if begin:
             self.warn(f"not up yet: {', '.join(begin)}. {next(iter(begin.values()))}")
-        running = [each for each in programs if each not in begin]
+        # Without services, neither router nor transport is needed.
+        needed = ["monitor", *(of_services if any(definitions.services()) else [])]
+        running = [each for each in needed if each not in begin]
         return self._looked_at({f"the {each}": partial(self._program, each) for each in running})
 
     def work(self, *, has_services: bool = True) -> Iterator[Fault]:
