@@ -72,6 +72,7 @@ def common(
         Path | None,
         typer.Option(
             "--config",
+            metavar="FILE",
             help="TOML file with options. Keys at the top apply to all commands, a table such as [monitor] to one. "
             "The --config of `activator`, `observe` and `host`, after the command, names another file.",
             envvar="QUEUE_ACTIVATION_OPTIONS",
@@ -285,23 +286,23 @@ def _name_the_command(error: Any) -> None:
     if not hasattr(error, "possibilities") or context is None or context.parent is None:
         return
     root = context.find_root()
-    if error.option_name == "--config":
-        path = context.command_path.removeprefix(root.command_path).split()
-        before = hints.plain(*path, config="FILE")
-        error.message = f"{error.message}. `{hints.COMMAND}` itself has it, before the command: `{before}`"
-        error.possibilities = None
-        return
+    for parameter in root.command.params:
+        if error.option_name in parameter.opts:
+            path = context.command_path.removeprefix(root.command_path).split()
+            value = [] if parameter.is_flag else [parameter.metavar]
+            before = hints.plain(error.option_name, *value, *path)
+            error.message = f"{error.message}. `{hints.COMMAND}` itself has it, before the command: `{before}`"
+            error.possibilities = None
+            return
     if context.parent is root:  # a command by itself
         return
     family = context.parent.command.commands
     having = [
-        name
-        for name, command in family.items()
-        if any(error.option_name in parameter.opts for parameter in command.params)
+        name for name, command in family.items() if any(error.option_name in each.opts for each in command.params)
     ]
     if having:
-        each = " and ".join(f"`{hints.plain(context.parent.info_name, name)}`" for name in having)
-        error.message = f"{error.message}. {each} {'has' if len(having) == 1 else 'have'} it"
+        names = " and ".join(f"`{hints.plain(context.parent.info_name, name)}`" for name in having)
+        error.message = f"{error.message}. {names} {'has' if len(having) == 1 else 'have'} it"
         error.possibilities = None
 
 

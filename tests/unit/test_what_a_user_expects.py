@@ -86,18 +86,27 @@ def test_an_unknown_option_is_named_with_the_command_of_its_family_that_has_it(w
     assert shown.endswith(f"No such option: {said}")
 
 
-def has_config(command: Any) -> bool:
-    return any("--config" in each.opts for each in command.params)
+PROGRAM = typer.main.get_command(app)
 
 
 @pytest.mark.parametrize(
-    "path", [path for path, command in commands(typer.main.get_command(app)) if not has_config(command)]
+    ("option", "path"),
+    [
+        (option, path)
+        for option in PROGRAM.params
+        for path, command in commands(PROGRAM)
+        if not any(option.opts[0] in each.opts for each in command.params)
+        and (not option.is_flag or path in ("queues", "queue show"))
+    ],
 )
-def test_the_option_of_the_program_is_shown_before_the_command_to_who_wrote_it_after_the_command(path: str) -> None:
-    shown = " ".join(run_command(*path.split(), "--config", "options.toml", code=2).split())
+def test_an_option_of_the_program_is_shown_before_the_command_to_who_wrote_it_after_the_command(
+    option: Any, path: str
+) -> None:
+    name, value = option.opts[0], "" if option.is_flag else " FILE"
+    shown = " ".join(run_command(*path.split(), name, *value.split(), code=2).split())
     assert shown.endswith(
-        "No such option: --config. `queue-activation` itself has it, before the command: "
-        f"`queue-activation --config FILE {path}`"
+        f"No such option: {name}. `queue-activation` itself has it, before the command: "
+        f"`queue-activation {name}{value} {path}`"
     )
 
 
