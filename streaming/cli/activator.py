@@ -162,7 +162,8 @@ def _how_to_start(state_directory: Path, file: str, run: Run | None) -> str:
     if run is not None and run.is_running and "activator" in run.programs:
         return run.doing()
     if run is not None and run.file is not None and file in ("", run.file):
-        again = run.line_with_place(run.words(needs_file=True, needs_services=False))
+        words, _ = run.again()
+        again = run.line_with_place(words)
         usual = Path(run.directory) / _DEFAULT_STATE_DIRECTORY
         state = [] if Path(run.state_directory) == usual else ["--state-directory", run.state_directory]
         alone = run.line_with_place(["activator", "--config", run.shown_file() or "FILE", *state])

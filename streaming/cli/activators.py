@@ -19,7 +19,7 @@ from streaming.errors import UserError
 from streaming.kafka.admin import ADMIN_TIMEOUT_S, Admin
 from streaming.kafka.clients import Cluster
 from streaming.kafka.latest_rows import LatestRows
-from streaming.kafka.own_programs import how_to_start, with_advice
+from streaming.kafka.own_programs import ActivatorFile, Unknown, how_to_start, with_advice
 from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.system import hints, runs, wall_clock
 from streaming.system.ages import age
@@ -290,14 +290,14 @@ def file_of(topics: Topics, told: Mapping[str, Sequence[Told]]) -> str | None:
     return files.pop() if len(files) == 1 else None
 
 
-def file_of_observer(topics: Topics, told: Mapping[str, Sequence[Told]]) -> str | None:
+def file_of_observer(topics: Topics, told: Mapping[str, Sequence[Told]]) -> ActivatorFile:
     """Returns the file that all activators with entries for consumer groups have.
 
     Returns None if nothing is known of files, or if there are several. If no file is known to name a consumer group,
-    returns the word for a file: with the file of an activator, an observer would watch nothing.
+    returns `Unknown.FILE`: with the file of an activator, an observer would watch nothing.
     """
     of_groups = {queue: [each for each in rows if each.row.group is not None] for queue, rows in told.items()}
-    return file_of(topics, of_groups) if any(of_groups.values()) or not any(told.values()) else "FILE"
+    return file_of(topics, of_groups) if any(of_groups.values()) or not any(told.values()) else Unknown.FILE
 
 
 def concerned(told: list[Told]) -> list[Told]:

@@ -18,7 +18,7 @@ from streaming.errors import UserError
 from streaming.kafka.access import AccessDeniedError
 from streaming.kafka.admin import Admin, TooOldError
 from streaming.kafka.clients import Cluster
-from streaming.kafka.own_programs import a_program, absence, starting
+from streaming.kafka.own_programs import ActivatorFile, a_program, absence, starting
 from streaming.kafka.topic_follower import Start, TopicFollower
 from streaming.system import hints, runs, wall_clock
 from streaming.system.ages import age, as_of
@@ -43,7 +43,7 @@ _HOSTS = b"host/"
 
 
 def warn_of_absence(
-    kafka: Cluster, topics: Topics, program: str, consequence: str = "", file: str | None = None
+    kafka: Cluster, topics: Topics, program: str, consequence: str = "", file: ActivatorFile = None
 ) -> bool | None:
     """Says on the standard error that a program does not run, or that this is not known.
 
@@ -70,7 +70,7 @@ def look(
     topics: Topics,
     rows: Collection[Mapping[str, Any]],
     monitor: Present,
-    file_of_observer: str | None = None,
+    file_of_observer: ActivatorFile = None,
     *,
     has_tasks: bool = False,
 ) -> Present:
@@ -135,7 +135,7 @@ def introduce(
     file: str | None = None,
     times: Iterable[str] = (),
     needs: Collection[Mapping[str, Any]] = (),
-    file_of_observer: str | None = None,
+    file_of_observer: ActivatorFile = None,
     has_tasks: bool = False,
 ) -> Present:
     """Says how old the view below is. First says on the standard error if the view may be too old.

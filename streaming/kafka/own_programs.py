@@ -5,6 +5,7 @@ Each program is a member of a consumer group.
 
 from collections.abc import Iterable
 from contextlib import suppress
+from enum import Enum
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from streaming.kafka.clients import Cluster
 from streaming.system import hints, runs
 from streaming.system.client_ids import has_ended, process_of
 from streaming.system.paths import shown, working_directory
+from streaming.system.runs import OF_FILE, OF_SERVICES, RUN
 from streaming.system.threads import started
 from streaming.wire.own_groups import own_group
 from streaming.wire.topics import Topics
@@ -31,11 +33,18 @@ PROGRAMS = {
 }
 # Program that needs a file -> its command.
 _WITH_FILE = {"observer": "observe", "activator": "activator", "host": "host"}
-_OF_FILE, _OF_SERVICES = ("monitor", "observer", "activator"), ("monitor", "router", "transport")
-# The note that a command that runs has advised to start a `run`.
-_RUN = "run"
 # The programs that `run` runs in its own process.
 _OF_PROCESS = ("monitor", "router")
+
+
+class Unknown(Enum):
+    """The file of an activator, if none of the known files is the right one."""
+
+    FILE = "FILE"
+
+
+# The name of an activator's file; None if the caller knows nothing of files.
+ActivatorFile = str | Unknown | None
 
 
 def is_running(kafka: Cluster, topics: Topics, program: str) -> bool:
@@ -69,7 +78,7 @@ def members(kafka: Cluster, topics: Topics, program: str) -> list[GroupMember]:
     return found
 
 
-def absence(kafka: Cluster, topics: Topics, program: str, which: str = "", file: str | None = None) -> str | None:
+def absence(kafka: Cluster, topics: Topics, program: str, which: str = "", file: ActivatorFile = None) -> str | None:
     """Returns the sentence about a program that does not run, with advice; None if it runs.
 
     Args:
@@ -93,7 +102,7 @@ def with_advice(sentence: str, advice: str) -> str:
     return f"{sentence}. {advice}" if advice else sentence
 
 
-def how_to_start(kafka: Cluster, topics: Topics, program: str, file: str | None = None) -> str:
+def how_to_start(kafka: Cluster, topics: Topics, program: str, file: ActivatorFile = None) -> str:
     """Returns the advice on how to start a program that does not run, together with all that is needed or alone.
 
     The last `run` is what the user needs, with a file or the programs of services added if this program needs them.
@@ -112,28 +121,28 @@ def how_to_start(kafka: Cluster, topics: Topics, program: str, file: str | None 
     run = runs.last(kafka.bootstrap_servers, topics.prefix)
     if run is not None and run.is_running and program in run.programs:
         return run.doing() if hints.is_new(run.doing()) else ""
-    if program in _OF_FILE and (file is None or (program == "monitor" and run is not None)):
+    if program in OF_FILE and (file is None or (program == "monitor" and run is not None)):
         file = _last_file(kafka, topics, run)
-    file = file if program in _OF_FILE else None
+    file = file if program in OF_FILE else None
     if not _is_first(program, file):
         return ""
     alone = command(program, _shown(file))
     is_possible, has_others = _is_run_possible(kafka, topics, program, run)
-    if not is_possible or not hints.is_new(_RUN):
+    if not is_possible or not hints.is_new(RUN):
         return f"Start one: `{alone}`"
     if run is not None and (has_others or file in (None, run.file)):
         return _again(run, run, program)
-    if run is not None and run.file is None and Path(str(file)).exists():
+    if run is not None and run.file is None and isinstance(file, str) and Path(file).exists():
         return _again(structs.replace(run, file=file, services=True), run, program)
     return f"{_together(program, file)}, or {a_program(program)} alone: `{alone}`"
 
 
-def _together(program: str, file: str | None) -> str:
+def _together(program: str, file: ActivatorFile) -> str:
     """Returns the sentence with the command that starts a program and all that belongs to it, with a `run`."""
-    files = [_shown(file)] if program in _OF_FILE else []
+    files = [_shown(file)] if program in OF_FILE else []
     what = "all that the activator's FILE needs" if files else "all that services need"
     what += " (without FILE: that services need)" if program == "monitor" and file is None else ""
-    _note_start([*(_OF_FILE if files else ()), *(() if file else _OF_SERVICES)], file)
+    _note_start([*(OF_FILE if files else ()), *(() if file else OF_SERVICES)], file)
     return f"Start {what}: `{hints.command('run', *files)}`"
 
 
@@ -148,7 +157,7 @@ def _is_run_possible(kafka: Cluster, topics: Topics, program: str, run: runs.Run
         program: The program.
         run: The last `run`.
     """
-    others = {each for programs in (_OF_FILE, _OF_SERVICES) if program in programs for each in programs}
+    others = {each for programs in (OF_FILE, OF_SERVICES) if program in programs for each in programs}
     if not others or (run is not None and run.is_running and not others.isdisjoint(run.programs)):
         return False, False
     others |= set(() if run is None else run.programs)  # that `run` would be started again
@@ -167,45 +176,41 @@ def _again(needed: runs.Run, last: runs.Run, program: str) -> str:
         last: The last `run`.
         program: The program.
     """
-    needs_file, needs_services = program not in _OF_SERVICES, program not in _OF_FILE
-    again = needed.line(needed.words(needs_file=needs_file, needs_services=needs_services))
-    as_it_was = last.line(last.words(needs_file=False, needs_services=False))
-    has_file, has_services = needs_file or needed.file is not None, needs_services or needed.services
-    has_services |= needed.file is None  # such a `run` is for services
-    _note_start([*(_OF_FILE if has_file else ()), *(_OF_SERVICES if has_services else ())], needed.file)
-    return f"Start {'all again' if again == as_it_was else 'all that is needed'}: `{again}`"
+    words, programs = needed.again(needs_file=program not in OF_SERVICES, needs_services=program not in OF_FILE)
+    as_it_was, _ = last.again()
+    _note_start(programs, needed.file)
+    return f"Start {'all again' if words == as_it_was else 'all that is needed'}: `{needed.line(words)}`"
 
 
-def _last_file(kafka: Cluster, topics: Topics, run: runs.Run | None) -> str | None:
+def _last_file(kafka: Cluster, topics: Topics, run: runs.Run | None) -> ActivatorFile:
     """Returns the file of the activator that was started last, with the last `run` or alone; None if it is not known.
 
-    Returns the word for a file if the activator was started alone, and its file is gone.
+    Returns `Unknown.FILE` if the activator was started alone, and its file is gone.
     """
     file = runs.last_file(kafka.bootstrap_servers, topics.prefix)
     file = run.file if file is None and run is not None else file
     if file is None or Path(file).exists():
         return file
-    return None if run is not None and file == run.file else "FILE"
+    return None if run is not None and file == run.file else Unknown.FILE
 
 
-def _is_first(program: str, file: str | None) -> bool:
+def _is_first(program: str, file: ActivatorFile) -> bool:
     """Notes the start of a program; returns whether the command that runs has advised no such start before."""
-    is_known = program in _WITH_FILE and file not in (None, "FILE")
-    return hints.is_new(f"{program} {file if is_known else ''}")
+    return hints.is_new(f"{program} {file if program in _WITH_FILE and isinstance(file, str) else ''}")
 
 
-def _note_start(programs: Iterable[str], file: str | None) -> None:
+def _note_start(programs: Iterable[str], file: ActivatorFile) -> None:
     """Notes that the command that runs has advised the start of programs, with a file that is known or not."""
     for program in programs:
         for each in {file, None}:
             _is_first(program, each)
 
 
-def _shown(file: str | None) -> str:
-    return "FILE" if file is None else shown(file, working_directory())
+def _shown(file: ActivatorFile) -> str:
+    return shown(file, working_directory()) if isinstance(file, str) else Unknown.FILE.value
 
 
-def command(program: str, file: str = "FILE") -> str:
+def command(program: str, file: str = Unknown.FILE.value) -> str:
     """Returns the command line that starts a program alone."""
     words = [_WITH_FILE[program], "--config", file] if program in _WITH_FILE else [program]
     return hints.command(*words)

@@ -28,6 +28,10 @@ _OF_RUN, _OF_ACTIVATOR = ".json", ".file"
 # The file with the state directory of the last activator.
 _LAST_STATE = "activator"
 
+# The command of the notes, and the programs that it starts with the activator's file, and for services.
+RUN = "run"
+OF_FILE, OF_SERVICES = ("monitor", "observer", "activator"), ("monitor", "router", "transport")
+
 
 class State(StrEnum):
     """The state in the note of a `run`. If the `run` is killed, the note keeps the last state."""
@@ -110,19 +114,21 @@ class Run(Struct, frozen=True, kw_only=True):
             return f"{name} is starting"
         return f"{name} runs, and has started one: unless it is being stopped, its lines say what is wrong"
 
-    def words(self, *, needs_file: bool, needs_services: bool) -> list[str]:
+    def again(self, *, needs_file: bool = False, needs_services: bool = False) -> tuple[list[str], list[str]]:
         """Returns the command that starts the `run` again, without the options that say where Kafka is.
+
+        Also returns the programs that this command starts.
 
         Args:
             needs_file: Whether the command must name the activator's file, even if the `run` had none.
             needs_services: Whether the command must run the programs of services, even if the `run` did not.
         """
-        options = self.options
-        if self.file is not None or needs_file:
-            with_services = needs_services or self.services or self.file is None
-            file = "FILE" if self.shown_file() is None else self._shown_there(str(self.file))
-            options = [file, *(["--services"] if with_services else []), *options]
-        return ["run", *options]
+        has_file = needs_file or self.file is not None
+        has_services = needs_services or self.services or self.file is None  # without a file, it is for services
+        shown_file = "FILE" if self.shown_file() is None else self._shown_there(str(self.file))
+        words = [shown_file, *(["--services"] if has_services else [])] if has_file else []
+        programs = dict.fromkeys([*(OF_FILE if has_file else ()), *(OF_SERVICES if has_services else ())])
+        return [RUN, *words, *self.options], [*programs]
 
     def shown_file(self) -> str | None:
         """Returns the activator's file as the user may name it here; None if the file does not exist."""
@@ -134,7 +140,7 @@ class Run(Struct, frozen=True, kw_only=True):
         In another working directory, the command line first changes to the working directory of this `run`.
 
         Args:
-            words: The words of `words`.
+            words: The words of `again`.
         """
         return self._there(hints.command(*words, config=self._config()))
 

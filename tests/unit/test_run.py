@@ -174,7 +174,7 @@ def test_it_leaves_a_note_of_how_it_was_started(
     assert (note.config, note.place) == (str(options), ["--topic-prefix", "p-"])
     assert note.state_directory == str(tmp_path / "kept/activator")
     again = ["run", file.name, "--services", "--checkpoints", str(tmp_path / "kept"), "--stop-programs", *metrics]
-    assert note.words(needs_file=False, needs_services=False) == again
+    assert note.again() == (again, ["monitor", "observer", "activator", "router", "transport"])
     assert len(started.queries) == 2
     last = runs.last("kafka-1:9092", "p-")
     assert last is not None

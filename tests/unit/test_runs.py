@@ -24,6 +24,7 @@ from streaming.errors import UserError
 from streaming.kafka import own_programs
 from streaming.kafka.admin import Admin, GroupMember
 from streaming.kafka.clients import Cluster
+from streaming.kafka.own_programs import Unknown
 from streaming.system import hints, runs, wall_clock
 from streaming.system.client_ids import client_id
 from streaming.system.process_identity import Identity, identity_of
@@ -279,7 +280,7 @@ class TestHowToStart:
         monkeypatch.chdir(tmp_path.parent)
         leave(note(own, directory=str(folder), config=str(folder / "o.toml"), place=place, state=State.ENDED))
         run = last()
-        words = run.words(needs_file=True, needs_services=False)
+        words, _ = run.again()
         started = f"cd '{folder}' && queue-activation --config o.toml run a.toml"
         assert self.said("monitor") == f"Start all again: `{started}`"
         assert run.line_with_place(words) == f"{started} --bootstrap-servers k:1"
@@ -324,6 +325,17 @@ class TestHowToStart:
         assert self.said("monitor") == again, "it was started after the activator"
 
     @pytest.mark.usefixtures("members")
+    def test_a_file_whose_name_is_the_word_for_a_file_is_not_the_one_that_is_gone(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        leave(note(state=State.ENDED))
+        runs.note_activator(KAFKA.bootstrap_servers, TOPICS.prefix, tmp_path / "gone.toml")
+        said = self.said("observer")
+        (tmp_path / "FILE").touch()
+        monkeypatch.chdir(tmp_path)
+        assert self.said("observer") == said
+
+    @pytest.mark.usefixtures("members")
     def test_an_activator_of_other_topics_changes_nothing(self, file: Path) -> None:
         with runs.noted(note(file)):
             pass
@@ -363,7 +375,7 @@ class TestHowToStart:
         """No file is known to name its group. The observer of the `run` would say so."""
         leave(note(file, state=State.ENDED))
         assert self.said("monitor")
-        assert self.said("observer", "FILE") == ""
+        assert own_programs.how_to_start(KAFKA, TOPICS, "observer", Unknown.FILE) == ""
 
     @pytest.mark.usefixtures("members")
     def test_all_commands_give_the_same_advice_on_one_program(self, file: Path) -> None:

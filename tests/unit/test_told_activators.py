@@ -19,6 +19,7 @@ from streaming.kafka import own_programs
 from streaming.kafka.access import RightMissingError
 from streaming.kafka.admin import GroupMember
 from streaming.kafka.clients import Cluster
+from streaming.kafka.own_programs import Unknown
 from streaming.wire.activator_rows import ActivatorRow, DecisionRow, ExitRow, HeldRow, ProgramRow, encode_row, key_of
 from streaming.wire.topics import Topics
 
@@ -138,8 +139,8 @@ def test_an_observer_is_started_only_with_a_file_that_names_consumer_groups() ->
     for rows, file in (
         ({}, None),
         ({"orders": []}, None),
-        ({"orders": [without]}, "FILE"),
-        ({"orders": [told()]}, "FILE"),
+        ({"orders": [without]}, Unknown.FILE),
+        ({"orders": [told()]}, Unknown.FILE),
         ({"readers": [of_group], "orders": [without]}, "/etc/a.toml"),
         ({"readers": [of_group], "others": [other]}, None),
     ):

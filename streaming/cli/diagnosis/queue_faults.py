@@ -109,7 +109,7 @@ def observer_faults(
     removed: Mapping[str, dict[str, Any]],
     kafka: Cluster,
     topics: Topics,
-    file: str | None,
+    file: own_programs.ActivatorFile,
 ) -> Iterator[Fault]:
     """Yields the faults of the observer on which queues depend, and of queues that no observer watches any more.
 
