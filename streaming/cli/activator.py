@@ -161,12 +161,15 @@ def _how_to_start(state_directory: Path, file: str, run: Run | None) -> str:
     """
     if run is not None and run.is_running and "activator" in run.programs:
         return run.doing()
-    if run is not None and run.file is not None and file in ("", run.file):
-        words, _ = run.again()
-        again = run.line_with_place(words)
-        usual = Path(run.directory) / _DEFAULT_STATE_DIRECTORY
-        state = [] if Path(run.state_directory) == usual else ["--state-directory", run.state_directory]
-        alone = run.line_with_place(["activator", "--config", run.shown_file() or "FILE", *state])
+    last = None if run is None else runs.advised(run.servers, run.prefix)
+    if last is not None and last.state_directory != str(state_directory.absolute()):
+        last = run
+    if last is not None and last.file is not None and file in ("", last.file):
+        words, _ = last.again()
+        again = last.line_with_place(words)
+        usual = Path(last.directory) / _DEFAULT_STATE_DIRECTORY
+        state = [] if Path(last.state_directory) == usual else ["--state-directory", last.state_directory]
+        alone = last.line_with_place(["activator", "--config", last.shown_file() or "FILE", *state])
         return f"Start all again: `{again}`. If the other programs run, start it alone: `{alone}`"
     file, is_default = file or "FILE", state_directory == _DEFAULT_STATE_DIRECTORY
     alone = hints.plain(

@@ -171,7 +171,7 @@ def file_here(kafka: Cluster, topics: Topics) -> str | None:
     This is the file of a `run` that runs, of the activator that this user has started last, or of the activator on this
     machine that wrote last. Returns None if none of them is known.
     """
-    run = runs.last(kafka.bootstrap_servers, topics.prefix)
+    run = runs.advised(kafka.bootstrap_servers, topics.prefix)
     started = run.file if run is not None and run.is_running else None
     if file := started or runs.last_file(kafka.bootstrap_servers, topics.prefix):
         return file

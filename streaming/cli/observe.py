@@ -7,10 +7,11 @@ from typing import Annotated
 from streaming.cli.options import LogFormatOption, MetricsOptions, Place
 from streaming.daemons.observer.settings import DEFAULT_INTERVAL_MS, DEFAULT_REPORT_INTERVAL_MS, ObserverSettings
 from streaming.errors import UserError
-from streaming.system import durations, logs, stop_signals
+from streaming.system import durations, logs, runs, stop_signals
 from streaming.system.durations import Duration
 from streaming.system.logs import LogFormat
 from streaming.system.options import duration, option
+from streaming.system.runs import State
 
 _log = logging.getLogger(__name__)
 
@@ -59,6 +60,7 @@ def observe(
         metrics.metrics_host,
     )
     say = logs.line_printer(_log, log_format, READY)
-    with stop_signals.taken() as signals, Observer(settings, say) as running:
+    noted = runs.noted_alone("observer", place.bootstrap_servers, place.topic_prefix, State.READY)
+    with stop_signals.taken() as signals, Observer(settings, say) as running, noted:
         signals.only_note()
         running.run(signals.stop)

@@ -9,10 +9,11 @@ import typer
 from streaming.cli.options import Kafka, LogFormatOption, MetricsOptions, Place
 from streaming.core.connections.forwarder import DEFAULT_FORWARD_BYTES
 from streaming.core.maintenance.schedule import DEFAULT_INTERVAL_MS
-from streaming.system import durations, logs, stop_signals
+from streaming.system import durations, logs, runs, stop_signals
 from streaming.system.durations import Duration
 from streaming.system.logs import LogFormat
 from streaming.system.options import duration, option
+from streaming.system.runs import State
 
 _log = logging.getLogger(__name__)
 
@@ -76,7 +77,8 @@ def transport(
         notification_interval_ms=notification_interval.ms,
         forward_bytes=forward_size,
     )
-    with stop_signals.taken() as signals, Transport(settings, say) as running:
+    noted = runs.noted_alone("transport", place.bootstrap_servers, place.topic_prefix, State.READY)
+    with stop_signals.taken() as signals, Transport(settings, say) as running, noted:
         signals.only_note()
         is_whole = running.run(signals.stop)
     if not is_whole:

@@ -50,8 +50,8 @@ ActivatorFile = str | Unknown | None
 def is_running(kafka: Cluster, topics: Topics, program: str) -> bool:
     """Returns whether a program runs.
 
-    A killed program counts as running until its session ends, after 10 s. A program of a killed `run` on this machine
-    does not.
+    A killed program counts as running until its session ends, after 10 s, unless it left a note on this machine (see
+    `runs`).
 
     Raises:
         AccessDeniedError: This user has no right to see the program's consumer group.
@@ -72,10 +72,19 @@ def members(kafka: Cluster, topics: Topics, program: str) -> list[GroupMember]:
     """Returns the members of a program's consumer group that run. The rules and errors are those of `is_running`."""
     group_id, _ = PROGRAMS[program]
     found = Admin(kafka).members(topics.prefix + group_id, ADMIN_TIMEOUT_S)
-    run = runs.last(kafka.bootstrap_servers, topics.prefix) if found else None
-    if run is not None and run.was_killed:
-        return [each for each in found if not run.is_process_of(each.client_id)]
-    return found
+    killed = [each for each in _notes(kafka, topics, program) if each.was_killed] if found else []
+    return [each for each in found if not any(_was_killed(note, each.client_id) for note in killed)]
+
+
+def _was_killed(note: runs.Run, client_id: str) -> bool:
+    """Returns whether a member was in the killed process of a note. A new process may have its process id by now."""
+    return note.is_process_of(client_id) and has_ended(client_id)
+
+
+def _notes(kafka: Cluster, topics: Topics, program: str) -> list[runs.Run]:
+    """Returns the notes of the last `run` and of the last start of a program alone."""
+    found = (runs.last(kafka.bootstrap_servers, topics.prefix, command) for command in (RUN, program))
+    return [each for each in found if each is not None]
 
 
 def absence(kafka: Cluster, topics: Topics, program: str, which: str = "", file: ActivatorFile = None) -> str | None:
@@ -105,9 +114,10 @@ def with_advice(sentence: str, advice: str) -> str:
 def how_to_start(kafka: Cluster, topics: Topics, program: str, file: ActivatorFile = None) -> str:
     """Returns the advice on how to start a program that does not run, together with all that is needed or alone.
 
-    The last `run` is what the user needs, with a file or the programs of services added if this program needs them.
-    `run` fails if one of its programs runs or is being started, so the program is started alone then. A command names
-    a `run` once in an answer, and starts alone what else is missing: the user who follows all advice has all programs.
+    The last `run` that became ready is what the user needs, with a file or the programs of services added if this
+    program needs them. `run` fails if one of its programs runs or is being started, so the program is started alone
+    then. A command names a `run` once in an answer, and starts alone what else is missing: the user who follows all
+    advice has all programs.
 
     Args:
         kafka: The cluster.
@@ -118,9 +128,10 @@ def how_to_start(kafka: Cluster, topics: Topics, program: str, file: ActivatorFi
     Returns:
         A sentence without its period; empty if the command that runs has given this advice before.
     """
-    run = runs.last(kafka.bootstrap_servers, topics.prefix)
-    if run is not None and run.is_running and program in run.programs:
-        return run.doing() if hints.is_new(run.doing()) else ""
+    run = runs.advised(kafka.bootstrap_servers, topics.prefix)
+    for each in _notes(kafka, topics, program):
+        if program in each.programs and (each.is_starting or (each.is_running and each.command == RUN)):
+            return each.doing() if hints.is_new(each.doing()) else ""
     if program in OF_FILE and (file is None or (program == "monitor" and run is not None)):
         file = _last_file(kafka, topics, run)
     file = file if program in OF_FILE else None
@@ -161,7 +172,7 @@ def _is_run_possible(kafka: Cluster, topics: Topics, program: str, run: runs.Run
     if not others or (run is not None and run.is_running and not others.isdisjoint(run.programs)):
         return False, False
     others |= set(() if run is None else run.programs)  # that `run` would be started again
-    asked = {each: started(partial(_is_in_the_way, kafka, topics, run, each)) for each in others if each != program}
+    asked = {each: started(partial(_is_in_the_way, kafka, topics, each)) for each in others if each != program}
     in_the_way = {each for each, answer in asked.items() if answer.result()}
     has_others = bool(in_the_way)
     has_own = run is not None and program in run.programs and in_the_way.isdisjoint(run.programs)
@@ -224,12 +235,15 @@ def may_run(kafka: Cluster, topics: Topics, program: str) -> bool:
         return program == "monitor"  # most users have the right to see the monitor's group, and no other group
 
 
-def _is_in_the_way(kafka: Cluster, topics: Topics, run: runs.Run | None, program: str) -> bool:
-    """Returns whether a program runs beside which a new `run` would fail.
+def _is_in_the_way(kafka: Cluster, topics: Topics, program: str) -> bool:
+    """Returns whether a program runs or is starting beside which a new `run` would fail.
 
     After a `run` was killed, its other processes are about to end. Only a program whose member names a process is
     certain to run.
     """
+    if any(program in each.unready for each in _notes(kafka, topics, program)):
+        return True
+    run = runs.last(kafka.bootstrap_servers, topics.prefix)
     if run is None or not run.was_killed:
         return may_run(kafka, topics, program)
     try:
@@ -242,10 +256,10 @@ def _is_in_the_way(kafka: Cluster, topics: Topics, run: runs.Run | None, program
 
 
 def starting(kafka: Cluster, topics: Topics, program: str, committed_ms: int = 0) -> str:
-    """Returns the sentence, without its period, that a `run` is about to start a program; empty if no `run` is.
+    """Returns the sentence, without its period, that a `run` is about to start a program, or that it starts alone.
 
     While a `run` is about to take the place of a monitor or a router, that program runs, and the programs that were
-    started with it. So the sentence is empty.
+    started with it. So the sentence is empty, as it is if nothing starts.
 
     Args:
         kafka: The cluster.
@@ -254,14 +268,14 @@ def starting(kafka: Cluster, topics: Topics, program: str, committed_ms: int = 0
         committed_ms: When such a program last committed a batch, if that is known. A program that has committed a batch
             since the `run` was started is not about to start.
     """
-    run = runs.last(kafka.bootstrap_servers, topics.prefix)
-    if run is None or program not in run.unready or committed_ms >= run.started_ms:
-        return ""
-    return "" if _is_beside(kafka, topics, program, run) else run.doing()
+    for each in _notes(kafka, topics, program):
+        if program in each.unready and committed_ms < each.started_ms:
+            return "" if _is_beside(kafka, topics, program, each) else each.doing()
+    return ""
 
 
 def _is_beside(kafka: Cluster, topics: Topics, program: str, run: runs.Run) -> bool:
-    """Returns whether a program that a `run` has not started runs, as far as this is known.
+    """Returns whether a program that a `run` has not started runs, as far as this is known. The note may be its own.
 
     Only monitors and routers are in the process of their `run`. So their members tell whether the `run` is about to
     take their place.

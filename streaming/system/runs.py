@@ -1,5 +1,7 @@
 """Notes of the last `run` on each topic prefix. By its note, views know that a `run` starts, and how to start it again.
 
+A program that is started alone leaves a note too. By this note, views know that the program starts or was killed.
+
 The notes are files in the cache of this user. On another machine, and without a cache, views have no notes.
 """
 
@@ -23,12 +25,14 @@ from streaming.system.process_identity import Identity, identity_of
 
 # The most notes of a kind that are kept. Each topic prefix has a note.
 _MOST_NOTES = 20
-# The ends of the names of the notes: of the last `run`, and of the file of the last activator.
-_OF_RUN, _OF_ACTIVATOR = ".json", ".file"
+# The ends of the names of the notes: of the last `run`, of the last `run` that became ready, and of the file of the
+# last activator. The name of the note of a program that was started alone ends with the program's name.
+_OF_RUN, _OF_READY, _OF_ACTIVATOR = ".json", ".ready", ".file"
 # The file with the state directory of the last activator.
 _LAST_STATE = "activator"
 
-# The command of the notes, and the programs that it starts with the activator's file, and for services.
+
+# The command of most notes, and the programs that it starts with the activator's file, and for services.
 RUN = "run"
 OF_FILE, OF_SERVICES = ("monitor", "observer", "activator"), ("monitor", "router", "transport")
 
@@ -42,9 +46,10 @@ class State(StrEnum):
 
 
 class Run(Struct, frozen=True, kw_only=True):
-    """The note of a `run`.
+    """The note of a `run`, or of a program that was started alone.
 
     Attributes:
+        command: The command: `run`, or the program that was started alone.
         process: The process of the `run`.
         namespace: The namespace of its process id. Each container has a separate namespace.
         servers: The bootstrap servers of its Kafka.
@@ -56,12 +61,13 @@ class Run(Struct, frozen=True, kw_only=True):
         options: The other options of the `run`.
         config: The file of an option --config that stands before the command; None if there is none.
         place: The options that say where the Kafka of the `run` is.
-        state_directory: The full name of the activator's state directory.
+        state_directory: The full name of the activator's state directory; empty for a program that was started alone.
         state: The state of the `run`.
         ready: The names of its programs that are ready.
         started_ms: When it was started.
     """
 
+    command: str = RUN
     process: Identity
     namespace: str
     servers: str
@@ -73,7 +79,7 @@ class Run(Struct, frozen=True, kw_only=True):
     options: list[str] = []
     config: str | None = None
     place: list[str] = []
-    state_directory: str
+    state_directory: str = ""
     state: State = State.STARTING
     ready: list[str] = []
     started_ms: int = msgspec.field(default_factory=wall_clock.now_ms)
@@ -109,7 +115,7 @@ class Run(Struct, frozen=True, kw_only=True):
 
     def doing(self) -> str:
         """Returns the sentence about a `run` that runs although one of its programs is missing."""
-        name = f"`run` (process {self.process.pid})"
+        name = f"`{self.command}` (process {self.process.pid})"
         if self.is_starting:
             return f"{name} is starting"
         return f"{name} runs, and has started one: unless it is being stopped, its lines say what is wrong"
@@ -173,18 +179,49 @@ def noted(note: Run) -> Iterator[Callable[[Collection[str]], None]]:
     Yields a function to call when a program is ready, with the names of the programs that are not ready.
     """
     _write(note)
-    note_activator(note.servers, note.prefix, None if note.file is None else Path(note.file))
 
     def is_ready(unready: Collection[str]) -> None:
         ready = [each for each in note.programs if each not in unready]
         _write(msgspec.structs.replace(note, ready=ready, state=State.STARTING if unready else State.READY))
+        if not unready and note.command == RUN:
+            _write(msgspec.structs.replace(note, state=State.ENDED), _OF_READY)
+            note_activator(note.servers, note.prefix, None if note.file is None else Path(note.file))
 
     try:
         yield is_ready
     finally:
-        last_one = last(note.servers, note.prefix)
-        if last_one is not None and last_one.process == note.process:  # no other `run` has taken over
+        last_one = last(note.servers, note.prefix, note.command)
+        if last_one is not None and last_one.process == note.process:  # no other one has taken over
             _write(msgspec.structs.replace(note, state=State.ENDED))
+
+
+@contextmanager
+def noted_alone(
+    program: str, servers: str, prefix: str, state: State = State.STARTING
+) -> Iterator[Callable[[Collection[str]], None]]:
+    """Writes the note of a program that was started alone, as `noted` does. In the process of a `run`, writes nothing.
+
+    Args:
+        program: The program.
+        servers: The bootstrap servers.
+        prefix: The prefix of the topics.
+        state: The program's state.
+    """
+    process, run = of_this_process(), last(servers, prefix)
+    if run is not None and run.is_running and run.process == process:
+        yield lambda _unready: None
+        return
+    note = Run(
+        command=program,
+        process=process,
+        namespace=namespace(),
+        servers=servers,
+        prefix=prefix,
+        programs=[program],
+        state=state,
+    )
+    with noted(note) as is_ready:
+        yield is_ready
 
 
 def of_this_process() -> Identity:
@@ -192,12 +229,25 @@ def of_this_process() -> Identity:
     return identity_of(os.getpid()) or Identity(os.getpid(), 0, "")
 
 
-def last(servers: str, prefix: str) -> Run | None:
-    """Returns the note of the last `run` of this user on these topics; None if there is none."""
-    with suppress(UserError):
-        found = _read(_path(servers, prefix))
-        return found if found is not None and (found.servers, found.prefix) == (servers, prefix) else None
-    return None
+def last(servers: str, prefix: str, command: str = RUN) -> Run | None:
+    """Returns the note of the last `run` of this user on these topics; None if there is none.
+
+    Args:
+        servers: The bootstrap servers.
+        prefix: The prefix of the topics.
+        command: `run`, or the program whose last start alone is looked for.
+    """
+    return _found(servers, prefix, _end(command))
+
+
+def advised(servers: str, prefix: str) -> Run | None:
+    """Returns the note of the `run` that advice names: the last one on these topics if it runs.
+
+    Otherwise returns the note of the last `run` that became ready, whose command line works. If none became ready,
+    returns the note of the last `run`; None if there is none.
+    """
+    found = last(servers, prefix)
+    return found if found is None or found.is_running else _found(servers, prefix, _OF_READY) or found
 
 
 def last_with_state(directory: Path) -> Run | None:
@@ -215,7 +265,7 @@ def note_activator(servers: str, prefix: str, file: Path | None) -> None:
         file: The file; None if a `run` without an activator was started last.
     """
     with suppress(OSError, UserError, UnicodeError):
-        path = _path(servers, prefix).with_suffix(_OF_ACTIVATOR)
+        path = _path(servers, prefix, _OF_ACTIVATOR)
         if file is None:
             path.unlink(missing_ok=True)
         else:
@@ -230,7 +280,7 @@ def last_file(servers: str, prefix: str) -> str | None:
     Returns None if it is not known, or if a `run` without an activator was started after it.
     """
     with suppress(OSError, UserError, UnicodeError):
-        return _path(servers, prefix).with_suffix(_OF_ACTIVATOR).read_text()
+        return _path(servers, prefix, _OF_ACTIVATOR).read_text()
     return None
 
 
@@ -253,10 +303,23 @@ def folder() -> Path:
     return cache_dir() / "runs"
 
 
-def _path(servers: str, prefix: str) -> Path:
-    """Returns the file of the note of the last `run` on these topics; raises UserError as `folder` does."""
+def _end(command: str) -> str:
+    """Returns the end of the names of the notes that a command leaves."""
+    return _OF_RUN if command == RUN else f".{command}"
+
+
+def _path(servers: str, prefix: str, end: str) -> Path:
+    """Returns the file of the note with this end of its name on these topics; raises UserError as `folder` does."""
     name = hashlib.sha256(f"{servers} {prefix}".encode(errors="replace")).hexdigest()[:16]
-    return folder() / f"{name}{_OF_RUN}"
+    return folder() / f"{name}{end}"
+
+
+def _found(servers: str, prefix: str, end: str) -> Run | None:
+    """Returns the note with this end of its name on these topics; None if there is none."""
+    with suppress(UserError):
+        found = _read(_path(servers, prefix, end))
+        return found if found is not None and (found.servers, found.prefix) == (servers, prefix) else None
+    return None
 
 
 def _newest_first(suffix: str) -> list[Path]:
@@ -282,12 +345,18 @@ def _read(path: Path) -> Run | None:
     return None
 
 
-def _write(note: Run) -> None:
-    """Writes a note in one step, and removes old notes. Writes nothing if the cache cannot be used."""
+def _write(note: Run, end: str | None = None) -> None:
+    """Writes a note in one step, and removes old notes. Writes nothing if the cache cannot be used.
+
+    Args:
+        note: The note.
+        end: The end of the note's name; None: that of its command.
+    """
+    end = end or _end(note.command)
     with suppress(OSError, UserError, UnicodeError):
-        file = _path(note.servers, note.prefix)
+        file = _path(note.servers, note.prefix, end)
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         unfinished = file.with_name(f"{file.name}.{os.getpid()}")
         unfinished.write_bytes(msgspec.json.encode(note))
         unfinished.replace(file)
-        _remove_old(_OF_RUN)
+        _remove_old(end)

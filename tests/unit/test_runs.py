@@ -5,7 +5,9 @@ import re
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -20,6 +22,8 @@ from streaming.cli.diagnosis.running_faults import RunningInstance
 from streaming.cli.present import Present
 from streaming.cli.routing import service_commands
 from streaming.core.routing.definitions import Definitions
+from streaming.daemons.observer import observer
+from streaming.daemons.transport import transport
 from streaming.errors import UserError
 from streaming.kafka import own_programs
 from streaming.kafka.admin import Admin, GroupMember
@@ -36,6 +40,7 @@ from streaming.wire.topics import Topics
 from tests.support.command_lines import parse
 from tests.support.named_process import named_process
 from tests.support.routing_scene import scene, service
+from tests.support.shell import run_command
 
 KAFKA, TOPICS = Cluster("kafka-1:9092"), Topics("p-")
 HOST = client_id("/").partition(f"_{os.getpid()}_")[0]
@@ -93,6 +98,12 @@ def note(file: Path | None = None, process: Identity | None = None, **more: Any)
 def leave(run: Run) -> None:
     """Leaves the note of a `run` that says nothing more."""
     runs._write(run)
+
+
+def become_ready(run: Run) -> None:
+    """Leaves the notes of a `run` that has become ready, and has ended since."""
+    with runs.noted(run) as ready:
+        ready([])
 
 
 def last() -> Run:
@@ -305,8 +316,7 @@ class TestHowToStart:
         own.touch()
         run = note(file if is_of_file else None, config="/etc/o.toml")
         if is_of_file is not None:
-            with runs.noted(run):
-                pass
+            become_ready(run)
         runs.note_activator(KAFKA.bootstrap_servers, TOPICS.prefix, own)
         for program in OF_FILE:
             said = self.said(program)
@@ -319,8 +329,7 @@ class TestHowToStart:
             assert "o.toml" not in said.replace(str(own), "")
         own.unlink()
         assert "`queue-activation run FILE`, or a" in self.said("monitor"), "the file is not known any more"
-        with runs.noted(run):
-            pass
+        become_ready(run)
         again = f"Start all again: `queue-activation --config /etc/o.toml run{f' {file}' if is_of_file else ''}`"
         assert self.said("monitor") == again, "it was started after the activator"
 
@@ -381,14 +390,33 @@ class TestHowToStart:
     def test_all_commands_give_the_same_advice_on_one_program(self, file: Path) -> None:
         """One knows the activator's file from Kafka, and another knows none."""
         leave(note(file, state=State.ENDED))
-        with runs.noted(note()):
-            pass
+        become_ready(note())
         for known in (None, str(file)):
             assert self.said("monitor", known) == "Start all again: `queue-activation run`"
             assert self.said("router", known) == "Start all again: `queue-activation run`"
         assert (
             self.said("activator", str(file)) == f"Start all that is needed: `queue-activation run {file} --services`"
         )
+
+    @pytest.mark.usefixtures("members")
+    @pytest.mark.parametrize("is_killed", [True, False])
+    def test_one_that_never_became_ready_is_not_named_again(
+        self, file: Path, tmp_path: Path, dead: Identity, is_killed: bool
+    ) -> None:
+        """Its command line may not work."""
+        refused = tmp_path / "refused.toml"
+        refused.touch()
+        failed = note(refused, services=True, options=["--stop-programs"])
+        again = f"Start all again: `queue-activation run {refused} --services --stop-programs`"
+        for expected in (again, f"Start all again: `queue-activation run {file}`"):
+            with runs.noted(failed) as ready:
+                ready(["activator"])
+                assert self.said("monitor") == f"`run` (process {os.getpid()}) is starting"
+            if is_killed:
+                leave(msgspec.structs.replace(failed, process=dead))
+            for program in OF_FILE:
+                assert self.said(program, str(file) if expected != again else None) == expected
+            become_ready(note(file))
 
     @pytest.mark.usefixtures("members", "command")
     def test_once_is_enough(self, file: Path) -> None:
@@ -450,6 +478,101 @@ class TestKilled:
         assert own_programs.is_running(KAFKA, TOPICS, "monitor"), "it may be in another container"
         leave(note(process=dead, state=State.ENDED))
         assert own_programs.is_running(KAFKA, TOPICS, "monitor")
+
+
+ALONE = ["monitor", "router", "transport", "observer"]
+
+
+class TestAlone:
+    """A program that was started alone leaves a note too."""
+
+    @pytest.mark.parametrize("program", ALONE)
+    def test_one_that_was_killed_does_not_run(
+        self, members: dict[str, list[GroupMember]], dead: Identity, program: str
+    ) -> None:
+        members[f"p-queue-activation-{program}"] = [member(dead.pid, program)]
+        assert own_programs.is_running(KAFKA, TOPICS, program)
+        leave(note(process=dead, command=program, state=State.READY))
+        assert not own_programs.is_running(KAFKA, TOPICS, program)
+        assert str(own_programs.absence(KAFKA, TOPICS, program)).startswith(f"no {program} is in the consumer group")
+        members[f"p-queue-activation-{program}"].append(member(os.getppid(), program))
+        assert own_programs.is_running(KAFKA, TOPICS, program), "another one runs too"
+
+    @pytest.mark.parametrize("state", [State.STARTING, State.READY])
+    def test_one_that_took_the_place_of_one_that_has_ended_runs(
+        self, members: dict[str, list[GroupMember]], dead: Identity, state: State
+    ) -> None:
+        """Kafka may go on naming the process that has ended."""
+        leave(note(process=dead, command="monitor", state=State.READY))
+        members["p-queue-activation-monitor"] = [member(dead.pid)]
+        with runs.noted_alone("monitor", KAFKA.bootstrap_servers, TOPICS.prefix, state):
+            assert own_programs.is_running(KAFKA, TOPICS, "monitor")
+        assert own_programs.is_running(KAFKA, TOPICS, "monitor")
+
+    @pytest.mark.parametrize("command", ["monitor", "run"])
+    def test_a_program_with_the_process_id_of_one_that_was_killed_runs(
+        self, members: dict[str, list[GroupMember]], dead: Identity, command: str
+    ) -> None:
+        with named_process("monitor") as process:
+            before = Identity(process.pid, 0, dead.boot_id)
+            leave(note(process=before, command=command, state=State.READY))
+            members["p-queue-activation-monitor"] = [member(process.pid)]
+            assert own_programs.is_running(KAFKA, TOPICS, "monitor")
+
+    @pytest.mark.parametrize("program", ALONE)
+    def test_one_that_starts_is_told_as_such_until_it_is_ready(
+        self, members: dict[str, list[GroupMember]], program: str
+    ) -> None:
+        starts = f"`{program}` (process {os.getpid()}) is starting"
+        with runs.noted_alone(program, KAFKA.bootstrap_servers, TOPICS.prefix) as ready:
+            assert str(own_programs.absence(KAFKA, TOPICS, program)).endswith(f". {starts}")
+            members[f"p-queue-activation-{program}"] = [member(os.getpid(), program)]
+            assert own_programs.starting(KAFKA, TOPICS, program) == starts
+            assert not own_programs.is_ready(KAFKA, TOPICS, program)
+            ready([])
+            assert own_programs.is_ready(KAFKA, TOPICS, program)
+        members.clear()
+        assert "is starting" not in str(own_programs.absence(KAFKA, TOPICS, program))
+
+    @pytest.mark.usefixtures("members")
+    def test_diagnose_names_each_one_that_starts(self) -> None:
+        warned: list[str] = []
+        running = RunningInstance(KAFKA, TOPICS, warned.append, wall_clock.now_ms())
+        place = (KAFKA.bootstrap_servers, TOPICS.prefix)
+        with runs.noted_alone("monitor", *place), runs.noted_alone("router", *place):
+            assert [each.where for each in running.programs(scene(service("A", "Orders")))] == ["transport"]
+        begin = "; ".join(f"`{each}` (process {os.getpid()}) is starting" for each in ("monitor", "router"))
+        assert warned == [f"not up yet: monitor, router. {begin}"]
+
+    @pytest.mark.usefixtures("members")
+    def test_beside_one_that_starts_no_run_is_advised(self, file: Path) -> None:
+        become_ready(note(file))
+        with runs.noted_alone("monitor", KAFKA.bootstrap_servers, TOPICS.prefix):
+            said = own_programs.how_to_start(KAFKA, TOPICS, "observer")
+        assert said == f"Start one: `queue-activation observe --config {file}`"
+
+    def test_a_program_in_the_process_of_a_run_leaves_none(self) -> None:
+        with runs.noted(note()), runs.noted_alone("monitor", KAFKA.bootstrap_servers, TOPICS.prefix) as ready:
+            ready([])
+            assert runs.last(KAFKA.bootstrap_servers, TOPICS.prefix, "monitor") is None
+            assert last().is_starting
+
+    @pytest.mark.parametrize("program", ["transport", "observer"])
+    def test_one_that_works_has_left_its_note(self, file: Path, monkeypatch: pytest.MonkeyPatch, program: str) -> None:
+        found: list[Run | None] = []
+
+        def work(*_: object) -> bool:
+            found.append(runs.last("k:1", TOPICS.prefix, program))
+            return True
+
+        works = nullcontext(SimpleNamespace(run=work))
+        monkeypatch.setattr(transport, "Transport", lambda *_: works)
+        monkeypatch.setattr(observer, "Observer", lambda *_: works)
+        words = ["transport"] if program == "transport" else ["observe", "--config", str(file)]
+        run_command(*words, "--bootstrap-servers", "k:1", "--topic-prefix", TOPICS.prefix)
+        [noted] = found
+        assert noted is not None
+        assert (noted.is_running, noted.state) == (True, State.READY)
 
 
 class TestDefinitions:

@@ -13,12 +13,16 @@ import pytest
 from confluent_kafka import KafkaError
 
 from streaming.daemons.monitor.sole_monitor import MONITOR
+from streaming.daemons.observer.sole_observer import OBSERVER
 from streaming.daemons.query import sole_program
-from streaming.daemons.query.sole_program import SoleProgram
+from streaming.daemons.query.sole_program import Kind, SoleProgram
+from streaming.daemons.router.sole_router import ROUTER
 from streaming.errors import UserError
 from streaming.kafka.admin import Admin, GroupMember
 from streaming.kafka.clients import Cluster
+from streaming.system import runs
 from streaming.system.client_ids import client_id, has_ended, running_here
+from streaming.system.runs import State
 from tests.support.named_process import named_process
 from tests.support.waiting import wait_until
 
@@ -81,7 +85,7 @@ def told_of_a_successor(monkeypatch: pytest.MonkeyPatch, client: str) -> str:
         subscribe=lambda *_, **__: None,
         close=lambda: None,
     )
-    cluster = SimpleNamespace(consumer=lambda _: consumer)
+    cluster = SimpleNamespace(consumer=lambda _: consumer, bootstrap_servers="k:1")
     place = SoleProgram(cast("Cluster", cluster), cast("Admin", admin), MONITOR, "", "queue-ticks", 1)
     with place:
         place.join("checkpoint", client_id("/monitor"), takes_over=True)
@@ -89,6 +93,19 @@ def told_of_a_successor(monkeypatch: pytest.MonkeyPatch, client: str) -> str:
     with pytest.raises(UserError) as lost:
         place.check()
     return str(lost.value)
+
+
+@pytest.mark.parametrize(("kind", "is_noted"), [(MONITOR, True), (ROUTER, True), (OBSERVER, False)])
+def test_one_that_starts_leaves_a_note_unless_it_may_wait_for_days(kind: Kind, is_noted: bool) -> None:
+    cluster = SimpleNamespace(bootstrap_servers="k:1")
+    with SoleProgram(cast("Cluster", cluster), cast("Admin", None), kind, "p-", "queue-ticks", 1) as place:
+        note = runs.last("k:1", "p-", kind.name)
+        assert (note is not None and note.is_starting) == is_noted
+        place.note_ready()
+        note = runs.last("k:1", "p-", kind.name)
+        assert (note is not None and note.state is State.READY) == is_noted
+    note = runs.last("k:1", "p-", kind.name)
+    assert (note is not None and note.state is State.ENDED) == is_noted
 
 
 def test_one_that_has_lost_its_place_names_its_successor_and_says_each_thing_once(

@@ -79,7 +79,7 @@ class RunningInstance:
     def programs(self, definitions: Definitions) -> Iterator[Fault]:
         """Yields the faults of programs that do not run or make no progress, the monitor first.
 
-        Leaves out programs that a `run` is about to start.
+        Leaves out programs that are starting.
 
         Raises:
             UserError: Kafka cannot be reached, or a topic is missing.
@@ -88,7 +88,7 @@ class RunningInstance:
         asked = ["monitor", *of_services, "observer", "activator"]
         begin = {each: begins for each in asked if (begins := starting(self.kafka, self.topics, each))}
         if begin:
-            self.warn(f"not up yet: {', '.join(begin)}. {next(iter(begin.values()))}")
+            self.warn(f"not up yet: {', '.join(begin)}. {'; '.join(dict.fromkeys(begin.values()))}")
         # Without services, neither router nor transport is needed.
         needed = ["monitor", *(of_services if any(definitions.services()) else [])]
         running = [each for each in needed if each not in begin]

@@ -139,6 +139,7 @@ class QueryRun:
             is_ready = self._await(partial(self.is_ready, query), query, _READY_POLL_INTERVAL_S)
         if is_ready:
             class_archive.note_class_path(session.class_path(self.spark))
+            self.sole.note_ready()
             self.say(self.kind.ready)
             self._await(lambda: False, query, _POLL_INTERVAL_S)
         return query

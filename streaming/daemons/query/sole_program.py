@@ -20,8 +20,8 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Self
 
@@ -32,6 +32,7 @@ from streaming.kafka.access import RightMissingError, denial
 from streaming.kafka.admin import Admin, GroupMember
 from streaming.kafka.clients import Cluster
 from streaming.kafka.group_member import leave
+from streaming.system import runs
 from streaming.system.client_ids import has_ended, running_here
 
 # Kafka's brokers accept no less than 6 s (group.min.session.timeout.ms), and a busy machine may be silent for some
@@ -103,6 +104,7 @@ class SoleProgram:
         self._cluster = cluster
         self._admin = admin
         self._kind = kind
+        self._prefix = prefix
         self._group_id = prefix + kind.group_id
         self._topic = topic
         self._partitions = partitions
@@ -122,12 +124,18 @@ class SoleProgram:
         self._committed: TopicPartition | None = None
         self._problem: Exception | None = None
         self._thread: threading.Thread | None = None
+        self._note = ExitStack()
+        self._note_ready: Callable[[Collection[str]], None] = lambda _unready: None
 
     def __enter__(self) -> Self:
+        if not self._kind.waits:  # a standby may wait for days
+            noted = runs.noted_alone(self._kind.name, self._cluster.bootstrap_servers, self._prefix)
+            self._note_ready = self._note.enter_context(noted)
         return self
 
     def __exit__(self, *_: object) -> None:
         """Gives up the place at once. Waits at most `_CLOSE_TIMEOUT_S` for Kafka."""
+        self._note.close()
         self._is_stopped.set()
         if self._thread is not None:
             self._thread.join(_CLOSE_TIMEOUT_S)
@@ -251,6 +259,10 @@ class SoleProgram:
                 standby = "This one is a standby: it starts to work when that one ends"
                 limited = f"Waiting up to {self._patience_s():.0f} s for it to end"
                 _log.warning("%s. %s", found, standby if waits else limited)
+
+    def note_ready(self) -> None:
+        """Notes that the program is ready. See `runs`."""
+        self._note_ready([])
 
     def check(self) -> None:
         """Raises the error that must end the program, if there is one.
