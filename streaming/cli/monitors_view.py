@@ -131,7 +131,7 @@ def table(rows: list[dict[str, Any]], present: Present = NOBODY_MISSING) -> Reco
         *(["group's\nmembers", "one\nmore"] if has_groups else []),
         # The count includes tasks that no host has taken.
         *([f"tasks\n{_tasks_are(present)}"] if has_tasks else []),
-        "times\nactivated",
+        "sequence",
     )
     columns_of_rows = [
         *map(Column, ("queue", "state")),
@@ -215,11 +215,11 @@ def _readers_cell(row: dict[str, Any], present: Present) -> Text:
 
 
 def _times(row: dict[str, Any], present: Present) -> str:
-    """Returns the number and the last time of activations, and the time of the next check."""
-    times, at = row["activation_sequence"], row["last_activated_time"]
+    """Returns the last sequence, the time of the last activation, and the time of the next check."""
+    sequence, at = row["activation_sequence"], row["last_activated_time"]
     # A task that fails is requested again without another activation.
-    last = "last" if row["max_queue_readers"] is None else "last request"
-    parts = [f"activated {plural(times, 'time')}{f', {last} at {instant_utc(at)}' if at else ''}"] if times else []
+    last = "last activated" if row["max_queue_readers"] is None else "last request"
+    parts = [f"sequence {sequence:,}{f', {last} at {instant_utc(at)}' if at else ''}"] if sequence else []
     if (check := _next_check(row, present)) != "-":
         parts.append("next check due" if check == "due" else f"next check at {check} UTC")
     return "; ".join(parts)

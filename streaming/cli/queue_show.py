@@ -54,7 +54,7 @@ def _situation(facts: QueueFacts) -> Situation | None:
         is_on=row["is_receive_enabled"],
         unread=row["unread_messages"],
         waiting=row["tasks_waiting"],
-        activations=row["activation_sequence"],
+        sequence=row["activation_sequence"],
         activated_at=_time(row["last_activated_time"]),
         empty_at=_time(row["last_empty_rowset_time"]),
         next_check_at=_time(check),
@@ -145,9 +145,8 @@ def _last_notified(facts: QueueFacts) -> list[str]:
     if not found and row is not None and row["activation_sequence"] > 0 and not _notifications(facts):
         at = _time(row["last_activated_time"])
         last = "" if at is None else f". A task was last requested at {at}"
-        times = plural(row["activation_sequence"], "time")
         # A task that fails is requested again without another activation.
-        return [f"none: it has no event notification. It was activated {times}{last}"]
+        return [f"none: it has no event notification. The last sequence is {row['activation_sequence']:,}{last}"]
     return [
         f"#{one.sequence}  {_time(one.post_time)}  {one.reason or one.event_type}, {one.unread_messages} unread"
         for one in found

@@ -576,7 +576,7 @@ def test_what_keeps_one_topic_from_being_read_is_told_although_another_is_read()
     [
         ("", "queue-09999", "queue-09900"),
         ("sort=queue", "queue-00000", "queue-00099"),
-        ("sort=activations", "queue-00000", "queue-00099"),
+        ("sort=sequence", "queue-00000", "queue-00099"),
         ("sort=readers", "queue-00006", "queue-00699"),
         ("sort=activated", "queue-00059", "queue-05999"),
         ("sort=state&page=1", "queue-00000", "queue-00990"),

@@ -279,16 +279,32 @@ def test_of_a_group_that_reports_nothing_the_new_reader_is_a_further_member() ->
     ]
 
 
+def timeline_page(line: Timeline) -> str:
+    values = {"line": line, "picture": "", "periods": ["1m"], "period": "1m", "name": "orders", "most_readers": 9}
+    page = Page("orders", [Part("timeline", "timeline.html", values)])
+    return Dashboard([], lambda: 0, News)._rendered(Entry("/queue", lambda _: page), page)["timeline"]
+
+
 def test_a_reader_that_did_not_come_is_awaited_only_after_the_last_activation() -> None:
     line = of()
     for at_ms in (1_000, 8_000):
         activation = Activated("q", "QUEUE_ACTIVATION", 1, after(at_ms), "TIMEOUT_EXPIRED", 5, 0, ())
         line.activations.append((FROM_MS + at_ms, activation))
-    values = {"line": line, "picture": "", "periods": ["1m"], "period": "1m", "name": "orders", "most_readers": 9}
-    page = Page("orders", [Part("timeline", "timeline.html", values)])
-    text = Dashboard([], lambda: 0, News)._rendered(Entry("/queue", lambda _: page), page)["timeline"]
+    text = timeline_page(line)
     assert re.findall("none (?:yet|before the next activation)", text) == [
         "none yet",
         "none before the next activation",
     ]
     assert f'The last minute until <time datetime="{after(60_000)}"' in text
+
+
+@pytest.mark.parametrize("is_last", [True, False])
+def test_no_reader_is_awaited_after_a_queue_was_set_off(is_last: bool) -> None:
+    line = of()
+    for at_ms in (1_000,) if is_last else (1_000, 8_000):
+        line.activations.append(
+            (FROM_MS + at_ms, Activated("q", "BROKER_QUEUE_DISABLED", 1, after(at_ms), None, 5, 0, ()))
+        )
+    text = timeline_page(line)
+    assert "The queue was set OFF" in text
+    assert not re.search("none (?:yet|before the next activation)", text)

@@ -243,18 +243,18 @@ def test_queues_is_a_table_on_80_columns_with_long_names_and_readers_of_all_kind
         "queue                          state               messages  readers",
         "customer-orders.europe.west-3  RECEIVES_OCCURRING    12,345  0 waiting, tasks",
         "                                                             0/2 failed",
-        "  activated 70,123 times, last request at 2026-01-31 12:00:00 UTC; next check at",
+        "  sequence 70,123, last request at 2026-01-31 12:00:00 UTC; next check at",
         "  9999-01-31 10:33:12 UTC",
         "注文の支払いを待つ列           NOTIFIED                   7  3 members, one",
         "                                                             more: no",
-        "  activated 70,123 times, last at 2026-01-31 12:00:00 UTC",
+        "  sequence 70,123, last activated at 2026-01-31 12:00:00 UTC",
         "invoices                       INACTIVE              12,345  2 waiting",
     ]
     reporting["queue"] = "i" * 70
     assert [line.rstrip() for line in lines_of(view, 80, monkeypatch, capsys)][-5:] == [
         "注文の支払いを待つ列",
-        "  NOTIFIED, 7 unread messages; readers: 3 members, one more: no; activated",
-        "  70,123 times, last at 2026-01-31 12:00:00 UTC",
+        "  NOTIFIED, 7 unread messages; readers: 3 members, one more: no; sequence",
+        "  70,123, last activated at 2026-01-31 12:00:00 UTC",
         "i" * 70,
         "  INACTIVE, 12,345 unread messages; readers: 2 waiting",
     ]

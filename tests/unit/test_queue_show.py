@@ -440,7 +440,7 @@ def test_a_queue_without_event_notifications_says_what_its_activations_were_inst
     row = OFF | {"max_queue_readers": 1, "last_activated_time": "2026-01-02T03:04:05.678Z"}
     shown_as = lines_of(QueueFacts("orders", 1, definition, row))["last notified"]
     assert (
-        shown_as == "none: it has no event notification. It was activated 2 times. A task was last requested at "
+        shown_as == "none: it has no event notification. The last sequence is 2. A task was last requested at "
         "2026-01-02 03:04:05 UTC"
     )
     assert lines_of(QueueFacts("orders", 1, definition, row | {"activation_sequence": 0}))["last notified"] == "none"

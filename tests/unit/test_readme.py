@@ -253,7 +253,7 @@ QUOTED = Situation(
     is_on=True,
     unread=31,
     waiting=0,
-    activations=2,
+    sequence=2,
     activated_at="10:23:11 UTC",
     empty_at=None,
     next_check_at="10:23:41 UTC",
@@ -290,7 +290,7 @@ GIVEN_UP = ActivatorRow(
     "sentences",
     [
         why(QUOTED),
-        why(replace(QUOTED, activations=3)),
+        why(replace(QUOTED, sequence=3)),
         why(replace(QUOTED, state=State.RECEIVES_OCCURRING, unread=1, waiting=1, hindrance=Hindrance.READER_WAITS)),
         why(replace(QUOTED, state=State.RECEIVES_OCCURRING, unread=63, waiting=2, hindrance=Hindrance.READER_WAITS)),
         why(replace(QUOTED, state=State.INACTIVE, unread=0, waiting=1)),

@@ -74,6 +74,14 @@ def test_a_procedure_that_fails_is_named(fields: dict[str, Any], said: str) -> N
     assert "0/2 failed" in shown(row)
 
 
+def test_the_number_of_a_row_is_called_its_sequence_because_it_does_not_count_activations_alone() -> None:
+    # Five rollbacks after one activation: BROKER_QUEUE_DISABLED has the number 2.
+    disabled = ROW | {"state": None, "is_receive_enabled": False, "activation_sequence": 2}
+    for width, said in ((200, "sequence"), (60, "sequence 2, last request at")):
+        assert said in (text := shown(disabled, width=width))
+        assert "times" not in text
+
+
 def test_a_row_of_an_older_monitor_has_no_failure() -> None:
     assert failure(ROW, NOBODY_MISSING) is None
 

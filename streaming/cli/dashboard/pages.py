@@ -40,7 +40,7 @@ _SORTS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "state": lambda row: (row["shown_state"], row["queue"]),
     "unread": lambda row: (-row["unread_messages"], row["queue"]),
     "readers": lambda row: (-row["tasks_waiting"] - (row.get("members") or 0), row["queue"]),
-    "activations": lambda row: (-row["activation_sequence"], row["queue"]),
+    "sequence": lambda row: (-row["activation_sequence"], row["queue"]),
     "activated": lambda row: (_reversed(row["last_activated_time"]), row["queue"]),
     "check": lambda row: (row["next_check"] or "~", row["queue"]),
 }

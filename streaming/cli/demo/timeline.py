@@ -88,7 +88,8 @@ class Timeline:
                 self._saw_activation(task.queue, task.sequence, "starts a task", task.unread_messages or 0)
         elif message.topic() == TOPICS.activations:
             new = notifications.decode(message)
-            self._saw_activation(new.queue, new.sequence, new.reason or "", new.unread_messages)
+            if new.reason is not None:  # otherwise the queue was set OFF
+                self._saw_activation(new.queue, new.sequence, new.reason, new.unread_messages)
 
     def _saw_arrival(self, queue: str, count: int, at_s: float) -> None:  # noqa: ARG002  (for subclasses)
         """Counts messages that have arrived.

@@ -58,7 +58,7 @@ class Situation:
         is_on: The queue's STATUS.
         unread: The number of unread messages.
         waiting: The number of sessions that wait in RECEIVE.
-        activations: The number of activations.
+        sequence: The last sequence. It is that of the last activation if no RECEIVE has answered that one.
         activated_at: When the queue was last activated; without an event notification, when a task was last requested.
         empty_at: When a RECEIVE last found nothing.
         next_check_at: When the monitor checks again without an event. None also means unknown, if `is_leased`.
@@ -85,7 +85,7 @@ class Situation:
     is_on: bool
     unread: int
     waiting: int
-    activations: int
+    sequence: int
     activated_at: str | None
     empty_at: str | None
     next_check_at: str | None
@@ -218,9 +218,9 @@ def _notified(now: Situation) -> list[str]:
     answer = "RECEIVE" if now.observed is None else "new member"
     has = _now_or_then(now, "has", "had")
     most = now.max_queue_readers
-    was_at = f"Activation {now.activations} was at {now.activated_at}"
+    was_at = f"Activation {now.sequence} was at {now.activated_at}"
     if most is not None and not now.has_notifications:  # a task that fails is requested again
-        was_at = f"A task was last requested at {now.activated_at}, for activation {now.activations}"
+        was_at = f"A task was last requested at {now.activated_at}, for activation {now.sequence}"
     sentences = [f"{was_at}, and no {answer} {has} come since"]
     if now.reader:
         # `reader` is about the present. Without a monitor, the sentence before it is about the past.
