@@ -120,7 +120,7 @@ def status(
     Lists running programs, held notifications and crashes, and says whether a changed config was refused. In a folder
     in which no activator has run, shows the activator that was started last on this machine.
     """
-    from streaming.daemons.activator.status import read_status, show
+    from streaming.daemons.activator.status import options_of, read_status, show
 
     state_directory = _state_directory(context, state_directory)
     now_ms, run = wall_clock.now_ms(), runs.last_with_state(state_directory)
@@ -133,7 +133,8 @@ def status(
     if as_json:
         typer.echo(json.dumps(found))
     else:
-        tables.print_view(show(found, now_ms, _how_to_start(state_directory, found["config_file"], run)))
+        start = _how_to_start(state_directory, found["config_file"], options_of(state_directory), run)
+        tables.print_view(show(found, now_ms, start))
 
 
 def _state_directory(context: typer.Context, given: Path) -> Path:
@@ -151,12 +152,14 @@ def _state_directory(context: typer.Context, given: Path) -> Path:
     return given
 
 
-def _how_to_start(state_directory: Path, file: str, run: Run | None) -> str:
-    """Returns advice on starting an activator again. Only its `run` knows where Kafka is.
+def _how_to_start(state_directory: Path, file: str, options: list[str] | None, run: Run | None) -> str:
+    """Returns advice on starting an activator again.
 
     Args:
         state_directory: The activator's state directory.
         file: The activator's config file; empty if the activator ended before it had read the file.
+        options: The activator's options that say where Kafka is and name its consumer group; None if they are not
+            known.
         run: The last `run` with this state directory; None if it is not known.
     """
     if run is not None and run.is_running and "activator" in run.programs:
@@ -172,11 +175,12 @@ def _how_to_start(state_directory: Path, file: str, run: Run | None) -> str:
         alone = last.line_with_place(["activator", "--config", last.shown_file() or "FILE", *state])
         return f"Start all again: `{again}`. If the other programs run, start it alone: `{alone}`"
     file, is_default = file or "FILE", state_directory == _DEFAULT_STATE_DIRECTORY
-    alone = hints.plain(
-        "activator", "--config", file, *([] if is_default else ["--state-directory", str(state_directory)])
-    )
+    state = [] if is_default else ["--state-directory", str(state_directory)]
+    alone = hints.plain("activator", "--config", file, *state, *(options or []))
     # `run` has the state directory in the folder of its checkpoints. A second `run` would be refused.
     folder = [] if is_default else ["--checkpoints", str(state_directory.parent)]
-    together = f"`{hints.plain('run', file, *folder)}` with all that it needs, or alone: "
+    together = f"`{hints.plain('run', file, *folder, *(options or []))}` with all that it needs, or alone: "
     is_possible = state_directory.name == _DEFAULT_STATE_DIRECTORY.name and (run is None or not run.is_running)
-    return f"Start it again, at the same Kafka: {together if is_possible else ''}`{alone}`"
+    is_possible &= "--group-id" not in (options or [])  # `run` starts no such activator
+    where = ", at the same Kafka" if options is None else ""
+    return f"Start it again{where}: {together if is_possible else ''}`{alone}`"

@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,11 @@ from streaming.core.activation.program_starts import QueueActivator
 from streaming.core.activation.start_decisions import Decision, Notified
 from streaming.core.activation.start_policy import Policy
 from streaming.core.times import iso_time
+from streaming.daemons.activator import service
 from streaming.daemons.activator.config import ProgramEntry
 from streaming.daemons.activator.status import read_status, show
 from streaming.daemons.activator.store import ProgramRecord, QueueRecord, Store, lock_state
+from streaming.errors import UserError
 from streaming.system import runs
 from streaming.system.ages import instant
 from streaming.system.process_identity import Identity, identity_of
@@ -121,6 +124,29 @@ def test_a_run_that_starts_is_waited_for_and_one_that_has_ended_is_started_again
     assert f"If the other programs run, start it alone: `queue-activation {alone}`" in text
     left_by(folder, "/etc/other.toml")
     assert "Start it again, at the same Kafka: `queue-activation run /etc/other.toml`" in said()
+
+
+@pytest.mark.parametrize("group", [[], ["--group-id", "further"]])
+def test_an_activator_that_was_started_alone_is_started_again_on_its_topics(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, group: list[str]
+) -> None:
+    def no_admin(_cluster: object) -> None:
+        raise UserError("Kafka is away")
+
+    monkeypatch.setattr(service, "Admin", no_admin)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    Path(file := "a.toml").write_text('[[programs]]\nqueue = "orders"\ncommand = "true"\n')
+    place = ["--bootstrap-servers", "k:1", "--topic-prefix", "p-"]
+    options = ["--config", file, "--state-directory", str(folder), *place, *group]
+    assert "Kafka is away" in run_command("activator", *options, code=2)
+    left_by(folder)
+    again = f"activator --config {FILE} --state-directory {folder} {' '.join([*place, *group])}`"
+    text = said("--state-directory", str(folder)).replace("\\ ", "")  # a long command line continues
+    assert f"`queue-activation {again}" in text
+    assert "at the same Kafka" not in text
+    # An activator with a consumer group of its own is not the one that `run` starts.
+    together = f"`queue-activation run {FILE} --checkpoints {folder.parent} {' '.join(place)}` with all"
+    assert (together in text) is not bool(group)
 
 
 def test_while_run_starts_for_the_first_time_no_activator_is_missed(folder: Path) -> None:

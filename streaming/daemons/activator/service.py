@@ -42,7 +42,7 @@ from streaming.daemons.activator.words import left_running
 from streaming.errors import UserError
 from streaming.kafka.access import rights
 from streaming.kafka.admin import Admin
-from streaming.system import wall_clock
+from streaming.system import hints, wall_clock
 from streaming.system.logs import utf8
 from streaming.system.paths import working_directory
 from streaming.system.toml_file import TomlFile
@@ -94,6 +94,7 @@ class Activator:
             about.config_file, about.without_entry = "", []  # the name is empty while the activator starts
             about.group_id = group_id = settings.group_id or topics.prefix + DEFAULT_GROUP_ID
             about.directory, about.host = working_directory(), socket.gethostname()
+            about.options = [*hints.place(), *(["--group-id", settings.group_id] if settings.group_id else [])]
             with self._store.transaction():
                 self._store.save_about(about)
             self._without_entry = QueuesWithoutEntry(about.without_entry)

@@ -76,6 +76,12 @@ def read_status(directory: Path, now_ms: int) -> Status:
         }
 
 
+def options_of(directory: Path) -> list[str] | None:
+    """Returns the options of the activator that say where Kafka is and name its consumer group; None: not known."""
+    with Store(directory) as store:
+        return store.about().options
+
+
 def _queue_status(row: ActivatorRow) -> Status:
     """Returns a row as in queue-activators, with the older keys `running` and `pids` besides `programs`."""
     fields: Status = msgspec.to_builtins(row)

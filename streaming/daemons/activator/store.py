@@ -94,6 +94,8 @@ class About:
         group_id: The activator's consumer group.
         directory: The activator's working directory, the base of relative names of log files; empty if it is not UTF-8.
         host: The name of its machine; empty if an older version has written the record.
+        options: Its options that say where Kafka is and name its consumer group; None if an older version has written
+            the record.
     """
 
     instance_id: str
@@ -109,6 +111,7 @@ class About:
     group_id: str = ""
     directory: str = ""
     host: str = ""
+    options: list[str] | None = None
 
 
 _about_decoder = msgspec.json.Decoder(About)
