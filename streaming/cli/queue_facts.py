@@ -1,6 +1,6 @@
 """Collects all known facts about a queue from the records of commands, of the monitor and of readers."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -340,35 +340,45 @@ def row_of(cluster: Cluster, topics: Topics, queue: str) -> dict[str, Any] | Non
 
 
 def definition_of(cluster: Cluster, topics: Topics, queue: str) -> QueueDefinition | None:
-    """Applies the commands of a queue as the monitor does; returns None if there are none or the queue is dropped.
+    """Returns a queue's definition as `definitions_of` does; None if the queue has none. Raises what it raises."""
+    return definitions_of(cluster, topics, {queue}).get(queue)
+
+
+def definitions_of(cluster: Cluster, topics: Topics, queues: Collection[str]) -> dict[str, QueueDefinition]:
+    """Applies the commands of queues as the monitor does.
+
+    Returns queue -> definition, without queues that no command has named or that are dropped.
 
     Raises:
         UserError: Kafka cannot be reached or denies access, or the monitor's topics are missing.
     """
-    definition: QueueDefinition | None = None
+    found: dict[str, QueueDefinition] = {}
     with TopicFollower(cluster, [topics.commands], Start.BEGINNING) as follower:
-        for _, event, _ in _events(follower, input_records.commands_decoder, queue):
+        for queue, event, _ in _events(follower, input_records.commands_decoder, queues):
             if isinstance(event, events.DropQueue):
-                definition = None
+                found.pop(queue, None)
             elif isinstance(event, DefiningCommand):
-                if definition is None:
+                if queue not in found:
                     is_created = isinstance(event, events.CreateQueue)
-                    definition = QueueDefinition() if is_created else QueueDefinition.automatic(True)
+                    found[queue] = QueueDefinition() if is_created else QueueDefinition.automatic(True)
                 with suppress(events.RefusedEventError):
-                    definition.apply(event)
-    return definition
+                    found[queue].apply(event)
+    return found
 
 
-def _events(follower: TopicFollower, decoder: Any, queue: str | None = None) -> Iterator[tuple[str, events.Event, int]]:
+def _events(
+    follower: TopicFollower, decoder: Any, queues: Collection[str] | None = None
+) -> Iterator[tuple[str, events.Event, int]]:
     """Yields the queue, the event and the timestamp in ms of each valid record.
 
     Args:
         follower: Reads the records.
         decoder: Decodes the records.
-        queue: The queue of interest; None: all queues.
+        queues: The queues of interest; None: all queues.
     """
+    keys = None if queues is None else {each.encode() for each in queues}
     for message in follower.to_end():
-        if queue is None or message.key() == queue.encode():
+        if keys is None or message.key() in keys:
             with suppress(InvalidRecordError):
                 value = message.value()
                 record = input_records.decode(decoder, message.key(), value, len(value or b""))
@@ -402,7 +412,7 @@ def _sessions(cluster: Cluster, topics: Topics, queue: str) -> dict[str, Session
     settings = CoreSettings()
     state = Queue(definition, settings)
     with TopicFollower(cluster, [topics.receives], Start.END, since_ms=now_ms - SESSIONS_MS) as follower:
-        for _, event, timestamp_ms in _events(follower, input_records.receives_decoder, queue):
+        for _, event, timestamp_ms in _events(follower, input_records.receives_decoder, {queue}):
             with suppress(events.RefusedEventError):
                 state.apply(event, timestamp_ms)
     # Each at its instant: the core extends what is long overdue, as after a time without a monitor.

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from itertools import islice
+from typing import Any
 
 from confluent_kafka import KafkaException, TopicPartition
 
@@ -21,7 +22,7 @@ from streaming.wire.topics import Topics
 
 # The most records that are counted, because a topic may have millions.
 _MOST_COUNTED = 1_000
-# What is known of a queue before the monitor has read its first record.
+# What is known of a queue that no command defines, before the monitor has read its first record.
 _NEW = {"state": "INACTIVE", "tasks_waiting": 0, "max_queue_readers": None}
 
 
@@ -126,7 +127,8 @@ def _missing(kafka: Cluster, topics: Topics, queues: Collection[str]) -> Iterato
         yield sentence
         return
     known = {row["queue"]: row for row in tables.read_monitors(kafka, topics)} if queues else {}
-    rows = [known.get(queue, _NEW | {"queue": queue}) for queue in queues]
+    new = _new_rows(kafka, topics, {*queues} - known.keys())
+    rows = [known.get(queue, _NEW | {"queue": queue} | new.get(queue, {})) for queue in queues]
     if off := [row["queue"] for row in rows if row["state"] is None and not row["is_receive_enabled"]]:
         switch_on = hints.command("queue", "alter", off[0] if len(off) == 1 else "QUEUE", "--status", "ON")
         yield f"{monitor_rows.queue_names(off)}: OFF, so no reader is started. `{switch_on}` sets it ON"
@@ -140,3 +142,21 @@ def _missing(kafka: Cluster, topics: Topics, queues: Collection[str]) -> Iterato
     for row in waiting:
         if activators.has_nobody(row, told):
             yield from activators.without_entry(told, row["queue"])
+
+
+def _new_rows(kafka: Cluster, topics: Topics, queues: Collection[str]) -> dict[str, dict[str, Any]]:
+    """Returns queue -> the fields of its row that its commands decide, of queues of which the monitor wrote no row yet.
+
+    Leaves out queues that no command defines. Returns an empty result if this user may not read the commands.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    with suppress(UserError):
+        for queue, definition in (queue_facts.definitions_of(kafka, topics, queues) if queues else {}).items():
+            clause = definition.activation
+            found[queue] = {
+                "state": "INACTIVE" if definition.is_monitored else None,
+                "max_queue_readers": None if clause is None else clause.max_queue_readers,
+                "is_activation_enabled": definition.is_activation_on,
+                "is_receive_enabled": definition.is_on,
+            }
+    return found

@@ -1,5 +1,6 @@
 """The commands that send messages warn of the programs that are missing for the messages to be read."""
 
+import json
 import socket
 from collections import Counter
 from collections.abc import Iterator
@@ -36,6 +37,7 @@ class Kafka:
     Attributes:
         running: The programs that run.
         monitors: The rows of the monitors view, or a refusal.
+        commands: The records of commands, or a refusal.
         activators: The rows of activators.
         refusal: The refusal to show the members of consumer groups, if this user may not see them.
     """
@@ -43,6 +45,7 @@ class Kafka:
     def __init__(self) -> None:
         self.running = {"monitor", "activator", "host"}
         self.monitors: list[dict[str, Any]] | UserError = []
+        self.commands: list[dict[str, Any]] | UserError = []
         self.activators: list[ActivatorRow] = []
         self.refusal: UserError | None = None
 
@@ -61,6 +64,16 @@ class Kafka:
     def follow(self, *_arguments: object) -> Iterator[SimpleNamespace]:
         rows = self.activators
         found = [Message(key=key_of(row).encode(), value=encode_row(row), timestamp=(1, 5_000)) for row in rows]
+        yield SimpleNamespace(to_end=lambda: found)
+
+    @contextmanager
+    def follow_commands(self, *_arguments: object) -> Iterator[SimpleNamespace]:
+        if isinstance(self.commands, UserError):
+            raise self.commands
+        found = [
+            Message(key=each["queue"].encode(), value=json.dumps(each).encode(), timestamp=(1, 5_000))
+            for each in self.commands
+        ]
         yield SimpleNamespace(to_end=lambda: found)
 
 
@@ -87,6 +100,7 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> Kafka:
     monkeypatch.setattr(Admin, "require_topics", lambda _admin, _rights: {})
     monkeypatch.setattr(tables, "read_monitors", lambda *_: found.read_monitors())
     monkeypatch.setattr(activators, "TopicFollower", found.follow)
+    monkeypatch.setattr(queue_facts, "TopicFollower", found.follow_commands)
     monkeypatch.setattr(queue_services, "leading_to", lambda *_: [])
     monkeypatch.setattr(queue_facts, "_commanded", lambda *_: {})
     monkeypatch.setattr(producers.producer, "QueueProducer", Producer)
@@ -217,6 +231,37 @@ def test_nothing_is_said_of_an_entry_that_an_activator_may_have(kafka: Kafka, tm
     ):
         kafka.activators = rows
         assert sent() == "", rows
+
+
+def created(**options: object) -> dict[str, Any]:
+    return {"type": "CREATE_QUEUE", "queue": "orders", **options}
+
+
+TASKS = {"activation": {"procedure_name": "read_orders"}}
+NOTIFIED = {"type": "CREATE_EVENT_NOTIFICATION", "queue": "orders", "notification": "readers"}
+
+
+def test_a_queue_of_which_the_monitor_has_written_no_row_yet_needs_what_its_commands_say(
+    kafka: Kafka, tmp_path: Path
+) -> None:
+    kafka.activators = [matched("stock", config(tmp_path, "stock"))]
+    said = {
+        "no entry of": [[], [created(), NOTIFIED]],
+        "": [[created(**TASKS)], [created(**TASKS), NOTIFIED], [created()]],
+        "OFF, so no reader is started": [[created(status="OFF"), NOTIFIED]],
+    }
+    for words, all_commands in said.items():
+        for kafka.commands in all_commands:
+            assert words in (text := sent()), kafka.commands
+            assert bool(text) is bool(words), kafka.commands
+    kafka.running.remove("host")
+    kafka.commands = [created(**TASKS)]
+    assert sent().startswith("warning: no host is in the consumer group queue-activation-host, so unless one")
+
+
+def test_a_sender_needs_no_right_to_read_commands(kafka: Kafka) -> None:
+    kafka.running, kafka.commands = {"monitor"}, RightMissingError("Kafka does not grant this user the topic")
+    assert "no activator starts a reader" in sent()
 
 
 def test_a_message_for_a_task_that_no_host_runs_is_told(kafka: Kafka) -> None:
