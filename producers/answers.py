@@ -107,12 +107,11 @@ class Unanswered:
         with hints.of_client(self._cluster.bootstrap_servers, self._topics.prefix):
             show = hints.command("conversation", "show", row.conversation_id)
         number = "" if row.number is None else f"{row.number}: "
-        since = f" since {instant_utc(row.held_since)}" if row.held_since else ""
-        if not row.held_since and row.reason.startswith("sent to "):
-            return f"no answer yet, because a message to {row.to_service} was {row.reason}. `{show}` says more"
+        if row.held_since is None:  # the message is on its way to another instance
+            return f"no answer yet to a message to {row.to_service}: {row.reason}. `{show}` says more"
         return (
-            f"no answer yet, because the router holds messages to {row.to_service}{since}. "
-            f"{number}{row.reason}. `{show}` says more"
+            f"no answer yet, because the router holds messages to {row.to_service} since "
+            f"{instant_utc(row.held_since)}. {number}{row.reason}. `{show}` says more"
         )
 
 

@@ -98,7 +98,7 @@ def test_an_instance_that_cannot_be_reached_holds_up_no_other(pair: Pair) -> Non
     wait_until(lambda: good in seen(pair.south.read(pair.south.reserve, 0)), DEADLINE_S, "the good message")
     [row] = held(pair.north, lost)
     assert row["messages"] == 1
-    assert row["reason"] == "sent to tcp://127.0.0.1:1, which has not acknowledged it yet"
+    assert row["reason"] == "no acknowledgement from tcp://127.0.0.1:1 yet"
 
 
 def test_connections_and_periodic_tasks_can_be_looked_at(pair: Pair) -> None:

@@ -308,11 +308,12 @@ def test_a_conversation_is_shown_with_the_decision_about_what_it_holds() -> None
 
 
 def test_a_message_on_its_way_to_another_instance_is_not_said_to_be_held_since_some_time() -> None:
-    sent = transmission(held_since=None, number=None, reason="sent to tcp://b:1", next_try="2026-01-31T12:00:25.000Z")
+    sent = transmission(held_since=None, number=None, reason="sent", next_try="2026-01-31T12:00:25.000Z")
     found = facts("c", Viewed({}, {}, []), [(sent, {})], source())
     assert "1 message from the initiator to Stock\n" in re.sub(" +\n", "\n", text_of(found.view()))
     [waiting] = lists.reasons([sent])
     assert (waiting.what, waiting.when) == ("1 message", "2026-01-31 12:00:25 UTC")
+    assert waiting.why == "sent. `queue-activation connections` says whether the address can be reached"
 
 
 def test_an_explanation_is_wrapped_below_its_own_begin() -> None:

@@ -108,4 +108,6 @@ def test_the_next_try_of_what_is_not_acknowledged_is_never_past(is_answer: bool)
         assert view is not None
         tries.add(view["next_try"])
         assert view["next_try"] > iso_time(1_000 * (second + 1))
+        # The router does not know whether a transport has reached the address.
+        assert (view["held_since"], view["reason"]) == (None, "no acknowledgement from tcp://far:1 yet")
     assert len(tries) == 7  # after 4, 8, 16, 32, 64, 64 and 64 s

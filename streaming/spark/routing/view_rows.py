@@ -128,7 +128,7 @@ def _transmission_fields(conversation: Conversation, to: int, messages: int, clo
     held, sender, far = conversation.directions[to].held, conversation.endpoints[TARGET - to], conversation.far_at(to)
     reason = "" if held is None else held.text
     if far is not None and held is None:
-        reason = f"sent to {far.address}, which has not acknowledged it yet"
+        reason = f"no acknowledgement from {far.address} yet"
     return {
         "conversation_id": conversation.conversation_id,
         "is_initiator": to == TARGET,
