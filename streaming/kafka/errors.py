@@ -7,7 +7,7 @@ cannot continue raises a UserError too, whose message says the reason.
 from confluent_kafka import KafkaError, KafkaException
 
 from streaming.errors import UserError
-from streaming.kafka.access import RightMissingError, denial
+from streaming.kafka.access import Denials, RightMissingError, denial
 
 NOBODY_ANSWERS = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 NO_LEADER = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
@@ -96,6 +96,22 @@ def kafka_error(exception: KafkaException) -> KafkaError:
 def words_of(error: BaseException) -> str:
     """Returns Kafka's words of an error; confluent-kafka would also print its name for it, in a form of its own."""
     return kafka_error(error).str() if isinstance(error, KafkaException) else str(error)
+
+
+def reason_of(error: KafkaError, servers: str, denials: Denials) -> str:
+    """Returns the sentence about a Kafka that does not answer, or that refuses.
+
+    Args:
+        error: Kafka's error.
+        servers: The servers of this Kafka.
+        denials: Knows the failed connections of the client.
+    """
+    if denied := denial(error):
+        return str(denied)
+    if error.code() not in NOBODY_ANSWERS:
+        return f"Kafka says: {error.str()}"
+    reason = f" ({denials.no_connection})" if denials.no_connection else ""
+    return f"Kafka at {servers} does not answer{reason}"
 
 
 def is_rebalance(aborted: TransactionAbortedError) -> bool:

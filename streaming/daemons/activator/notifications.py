@@ -14,8 +14,8 @@ from streaming.core.activation.start_decisions import Notified
 from streaming.core.times import NEVER_MS, iso_ms
 from streaming.errors import UserError
 from streaming.kafka.access import Denials, RightMissingError, denial
-from streaming.kafka.admin import NOBODY_ANSWERS
 from streaming.kafka.clients import Cluster
+from streaming.kafka.errors import reason_of
 from streaming.kafka.group_member import leave
 from streaming.kafka.latest_rows import LatestRows
 from streaming.kafka.topic_follower import Start, TopicFollower, end_offset
@@ -177,13 +177,7 @@ class Notifications:
         denied = denial(error)
         if isinstance(denied, RightMissingError):
             raise denied
-        self.problem = str(denied) if denied else self._sentence(error)
-
-    def _sentence(self, error: KafkaError) -> str:
-        if error.code() not in NOBODY_ANSWERS:
-            return f"Kafka says: {error.str()}"
-        reason = f" ({self._denials.no_connection})" if self._denials.no_connection else ""
-        return f"Kafka at {self._servers} does not answer{reason}"
+        self.problem = reason_of(error, self._servers, self._denials)
 
     def _probe(self) -> None:
         """Checks during an outage whether Kafka is back. Without records, nothing else would show that."""
@@ -193,7 +187,7 @@ class Notifications:
         self._probe_s = now_s + _PROBE_INTERVAL_S
         with contextlib.suppress(KafkaException):
             found = self._consumer.list_topics(self._topic, timeout=_PROBE_TIMEOUT_S).topics[self._topic]
-            self.problem = self._sentence(found.error) if found.error is not None else None
+            self.problem = reason_of(found.error, self._servers, self._denials) if found.error is not None else None
 
 
 def notified(record: Activation, is_old: bool) -> Notified:

@@ -14,8 +14,9 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from streaming.core.connections.connection import Connection, ConnectionState, ConnectionTimes
 from streaming.core.routing.addresses import topic_prefix
 from streaming.errors import UserError
+from streaming.kafka.access import Denials
 from streaming.kafka.clients import Cluster
-from streaming.kafka.errors import FAULTS_OF_A_RECORD, kafka_error, words_of
+from streaming.kafka.errors import FAULTS_OF_A_RECORD, kafka_error, reason_of
 from streaming.kafka.periodic_tasks import Clock
 from streaming.wire.between_instances import not_sent
 from streaming.wire.delivered import Row, size_of
@@ -87,6 +88,7 @@ class InstanceConnection:
         # Whether the router has to send its messages again: this or an earlier process may have dropped some of them.
         self._has_to_report = True
         self._problem: str | None = None
+        self._servers, self._denials = "", Denials()
         self._thread = threading.Thread(target=self._run, name=f"connection to {address}", daemon=True)
         self._thread.start()
 
@@ -174,10 +176,14 @@ class InstanceConnection:
         """Connects, and sends until the connection is lost or closed."""
         try:
             cluster = self._cluster_of(self.address)
+            self._servers, self._denials = cluster.bootstrap_servers, Denials()
             producer = cluster.producer({**_PRODUCER, "error_cb": self._failed})
             self._connect(producer)
-        except (KafkaException, UserError) as error:
-            self._lose(words_of(error))
+        except UserError as error:
+            self._lose(str(error))
+            return
+        except KafkaException as error:
+            self._lose(self._reason(kafka_error(error)))
             return
         with self._lock:
             self.state.connected(Clock.now_ms())
@@ -199,11 +205,14 @@ class InstanceConnection:
 
     def _connect(self, producer: Producer) -> None:
         """Asks for the topic; raises KafkaException if the topic cannot be found."""
-        found = producer.list_topics(self._topic, timeout=_CONNECT_TIMEOUT_S).topics[self._topic]
+        try:
+            found = producer.list_topics(self._topic, timeout=_CONNECT_TIMEOUT_S).topics[self._topic]
+        finally:
+            producer.poll(0)  # the client reports its failed connections only then
         if found.error is not None:
             raise KafkaException(found.error)
         # A client also reports the brokers that it could not reach before it reached this broker.
-        self._problem = None
+        self._problem, self._denials = None, Denials()
 
     def _hand_over(self, producer: Producer) -> None:
         with self._lock:
@@ -221,7 +230,7 @@ class InstanceConnection:
                 producer.poll(_POLL_S)
                 break
             except KafkaException as error:
-                self._problem = kafka_error(error).str()
+                self._problem = self._reason(kafka_error(error))
                 break
             taken += 1
             self.bytes += len(value or b"")
@@ -234,8 +243,19 @@ class InstanceConnection:
                 self._lock.notify_all()
 
     def _failed(self, error: KafkaError) -> None:
+        self._denials(error)
         if error.code() == KafkaError._ALL_BROKERS_DOWN or error.fatal():
-            self._problem = error.str()
+            self._problem = self._reason(error)
+
+    def _reason(self, error: KafkaError) -> str:
+        """Returns why the destination takes no records."""
+        if self._denials.last is not None:
+            return str(self._denials.last)
+        if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
+            return f"topic {self._topic} does not exist, or this user may not see it"
+        if error.code() == KafkaError._MSG_TIMED_OUT:
+            return f"Kafka at {self._servers} has not stored a record within {_DELIVERY_TIMEOUT_MS // 1_000} s"
+        return reason_of(error, self._servers, self._denials)
 
     def _reported_large(self, headers: Headers, error: KafkaError | None, message: Message) -> None:
         self._reported(error, message)
@@ -255,7 +275,7 @@ class InstanceConnection:
         if error.code() in FAULTS_OF_A_RECORD:
             self.state.last_error = f"a record was refused: {error.str()}"
         else:
-            self._problem = self._problem or error.str()
+            self._problem = self._problem or self._reason(error)
 
     def _lose(self, reason: str, *, is_pending: bool = False) -> None:
         with self._lock:
