@@ -207,3 +207,9 @@ def option(name: str, value: str | None = None, *, names_table: bool = True) -> 
         return f"`{entry}`"
     program = _about.get() or (_given[0].program if _given else "PROGRAM")
     return f"`{entry}` in the table [{program}] of the file of --config"
+
+
+def sending_on() -> str:
+    """Returns the advice about messages that would have to be sent on to another instance."""
+    with about("router"):
+        return f"The router sends messages on with {option('--message-forwarding', 'ON')}"

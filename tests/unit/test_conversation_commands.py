@@ -17,11 +17,13 @@ from streaming.cli.conversations.endings import Ending, Outcome, behind_held, no
 from streaming.cli.conversations.show import facts
 from streaming.cli.conversations.views import Selection, Sent, Viewed, idle_before
 from streaming.cli.main import app
-from streaming.cli.routing.explained_routes import Origin
+from streaming.cli.routing.explained_routes import Origin, Result, one_case
 from streaming.core.conversations.conversation import SPOKEN_STEP_MS
 from streaming.core.conversations.endpoint_states import State
+from streaming.core.routing import conversation as routing
 from streaming.core.routing.conversation import Instance
 from streaming.core.routing.definitions import Definitions
+from streaming.core.routing.explanation import Explanation
 from streaming.core.times import iso_time
 from streaming.errors import UserError
 from streaming.kafka.access import AccessDeniedError
@@ -314,6 +316,18 @@ def test_a_message_on_its_way_to_another_instance_is_not_said_to_be_held_since_s
     [waiting] = lists.reasons([sent])
     assert (waiting.what, waiting.when) == ("1 message", "2026-01-31 12:00:25 UTC")
     assert waiting.why == "sent. `queue-activation connections` says whether the address can be reached"
+
+
+def test_what_would_have_to_be_sent_on_names_the_option_of_the_router() -> None:
+    advice = "The router sends messages on with `--message-forwarding ON`"
+    held = transmission(number=9792, reason="message forwarding is off")
+    [waiting] = lists.reasons([held])
+    assert waiting.why == f"9792: message forwarding is off. {advice}"
+    off, on = (routing.Decision(routing.Outcome.DROPPED, number=number) for number in (9792, 9796))
+    case = one_case("c", "Stock", None, True, None, None)
+    for decision, said in ((off, True), (on, False)):
+        shown = Result(case, decision, Explanation()).as_text()
+        assert (advice in shown) is said
 
 
 def test_an_explanation_is_wrapped_below_its_own_begin() -> None:

@@ -1,8 +1,10 @@
 """A transport sends messages on: what waits for a connection, and what is dropped with which number."""
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from threading import Event
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from streaming.core.conversations.decisions import Forward
 from streaming.daemons.transport.connection import MAX_WAITING_BYTES
 from streaming.daemons.transport.connections import MAX_CONNECTIONS, Connections
 from streaming.daemons.transport.settings import TransportSettings
+from streaming.daemons.transport.transport import Transport
 from streaming.errors import UserError
 from streaming.kafka.broker_clock import BrokerClock
 from streaming.kafka.clients import Cluster
@@ -211,3 +214,17 @@ def test_a_record_that_is_larger_than_all_room_is_refused_and_not_waited_for() -
         assert (connection.dropped, connection.waiting_bytes) == (1, size_of((b"c", b"small", HEADERS)))
     finally:
         found.close()
+
+
+def test_a_transport_says_once_that_messages_are_dropped_because_nothing_is_sent_on() -> None:
+    said: list[str] = []
+    transport = Transport(TransportSettings(CLUSTER, lambda _address: CLUSTER), said.append)
+    transport._context = SimpleNamespace(decoder=SimpleNamespace(passed_over=0))  # type: ignore[assignment]
+    for number in (9796, 9792, None, 9792):
+        done = SimpleNamespace(services={}, dead_letters={}, dropped=Counter({number: 2}), touched=[])
+        transport._count(done)  # type: ignore[arg-type]
+    assert said == [
+        "messages from other instances are dropped (9792), because message forwarding is off. The router sends "
+        "messages on with `--message-forwarding ON`"
+    ]
+    assert transport.counts.dropped == {"9796": 2, "9792": 4, "": 2}

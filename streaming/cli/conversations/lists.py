@@ -13,6 +13,7 @@ from streaming.cli.tables import table_of
 from streaming.core.conversations.conversation import SPOKEN_STEP_MS
 from streaming.core.conversations.endpoint_states import ENDED, State
 from streaming.core.numbers import plural
+from streaming.core.routing.resolution import FORWARDING_OFF
 from streaming.core.routing.target_service import NO_SERVICE
 from streaming.core.times import iso_time
 from streaming.system import hints
@@ -240,6 +241,8 @@ def _advice(rows: Sequence[TransmissionRow]) -> str:
     """Returns advice about messages held for one reason, after a full stop; empty if the user need not do anything."""
     if rows[0].held_since is None:
         return f". `{hints.command('connections')}` says whether the address can be reached"
+    if rows[0].number == FORWARDING_OFF:
+        return f". {hints.sending_on()}"
     if rows[0].number != NO_SERVICE:
         return ""
     create = hints.command("service", "create", "SERVICE", "--database", "DATABASE", "--queue", "QUEUE")

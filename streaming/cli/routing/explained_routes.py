@@ -13,7 +13,7 @@ from streaming.core.routing.addresses import normal_form
 from streaming.core.routing.conversation import Decision, Instance
 from streaming.core.routing.definitions import Definitions
 from streaming.core.routing.explanation import Explanation
-from streaming.core.routing.resolution import resolve
+from streaming.core.routing.resolution import FORWARDING_OFF, resolve
 from streaming.errors import UserError
 from streaming.kafka.clients import Cluster
 from streaming.system import hints, wall_clock
@@ -100,7 +100,7 @@ class Result:
         for step in self.explanation.steps:
             lines = [step.text, *(f"  {name}: {why}" for name, why in step.passed_over.items())]
             yield step.title, [*lines, *([f"  and {plural(step.others, 'more route')}"] if step.others else [])]
-        yield RESULT, [self._summary()]
+        yield RESULT, [self._summary(), *([hints.sending_on()] if self.decision.number == FORWARDING_OFF else [])]
 
     def _summary(self) -> str:
         decision = self.decision

@@ -17,6 +17,7 @@ from confluent_kafka import KafkaError, KafkaException, Message
 from streaming.core.conversations.decision_batches import Failure
 from streaming.core.maintenance.schedule import PeriodicTask
 from streaming.core.maintenance.tasks import RESUME_DELETIONS
+from streaming.core.routing.resolution import FORWARDING_OFF
 from streaming.daemons.transport.clean_up import CleanUps
 from streaming.daemons.transport.connections import Connections
 from streaming.daemons.transport.metrics import Counts, Metrics
@@ -33,6 +34,7 @@ from streaming.kafka.broker_clock import BrokerClock
 from streaming.kafka.errors import ClientRefusedError, TransactionAbortedError
 from streaming.kafka.periodic_tasks import PeriodicTasks, Publisher
 from streaming.kafka.transactions import TransactionalProducer
+from streaming.system import hints
 from streaming.system.metrics_server import MetricsServer
 from streaming.system.threads import within
 from streaming.wire.own_groups import own_group
@@ -239,6 +241,11 @@ class Transport:
         """Counts the work of a committed transaction."""
         counts = self.counts
         counts.add(done.services, done.dead_letters)
+        if FORWARDING_OFF in done.dropped and str(FORWARDING_OFF) not in counts.dropped:
+            self._say(
+                f"messages from other instances are dropped ({FORWARDING_OFF}), because message forwarding is off. "
+                f"{hints.sending_on()}"
+            )
         counts.dropped.update({"" if number is None else str(number): n for number, n in done.dropped.items()})
         counts.passed_over["INVALID"] = self._context.decoder.passed_over
         for number in done.touched:
