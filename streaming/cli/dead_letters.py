@@ -11,7 +11,7 @@ from rich.text import Text
 
 from streaming.cli.lines import say
 from streaming.cli.options import Json, Place
-from streaming.cli.routing.router_waits import router_absence
+from streaming.cli.routing.router_waits import has_router_run, router_absence
 from streaming.cli.unused_services import shows_services
 from streaming.core.texts import cut
 from streaming.core.times import iso_time
@@ -58,7 +58,9 @@ def dead_letters(
         more = "" if services else f". `{hints.command('dead-letters', '--services')}` shows those of services"
         say(f"no dead letters: Kafka holds no record that the {who} refused{more}")
     if services and not as_json and (absent := router_absence(kafka, topics)) is not None:
-        say(f"{absent}. What has been sent since the last one ran, nobody has refused yet.", err=True)
+        since = "What has been sent since the last one ran, nobody has refused yet"
+        never = "No router has run yet, so none has refused what has been sent"
+        say(f"{absent}. {since if has_router_run(kafka, topics) else never}.", err=True)
 
 
 def decode(message: Message) -> dict[str, Any]:

@@ -4,20 +4,42 @@ import time
 
 import pytest
 
+from streaming.cli import dead_letters
 from streaming.cli.conversations import endings, unknown
 from streaming.cli.conversations.endings import Outcome
 from streaming.cli.routing import router_waits, service_commands
 from streaming.cli.routing.router_waits import Patience, router_absence
 from streaming.core.routing.definitions import Definitions
+from streaming.errors import UserError
 from streaming.kafka import own_programs
 from streaming.kafka.access import RightMissingError
+from streaming.kafka.admin import TooOldError
 from streaming.kafka.clients import Cluster
 from streaming.system import durations
 from streaming.wire.service_commands import CreateDatabase
+from streaming.wire.signs_of_life import SignOfLife
 from streaming.wire.topics import Topics
+from tests.support.shell import run_command
 
 KAFKA, TOPICS = Cluster("localhost:1"), Topics()
 ABSENT = "no router is in the group"
+SIGN = SignOfLife(1_000, 10_000)
+
+
+class Empty:
+    """Reads no record."""
+
+    def __init__(self, *_arguments: object) -> None:
+        pass
+
+    def __enter__(self) -> "Empty":
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        pass
+
+    def to_end(self) -> list[object]:
+        return []
 
 
 def test_what_a_command_waits_for_is_said_once_and_not_at_once(
@@ -78,6 +100,33 @@ def test_a_conversation_that_no_router_can_have_read_of_is_not_called_forgotten(
     monkeypatch: pytest.MonkeyPatch, absent: str | None
 ) -> None:
     monkeypatch.setattr(unknown, "router_absence", lambda *_: absent)
+    monkeypatch.setattr(router_waits, "last_sign", lambda *_: SIGN)
     said = str(unknown.no_conversation(KAFKA, TOPICS, "new-one"))
     assert (f"nobody has read of it yet: {ABSENT}" in said) is (absent is not None)
     assert ("There is no conversation 'new-one'." in said) is (absent is None)
+
+
+@pytest.mark.parametrize("is_conversation", [True, False])
+@pytest.mark.parametrize(
+    ("sign", "has_run"), [(None, False), (SIGN, True), (RightMissingError("no"), True), (TooOldError("old"), True)]
+)
+def test_before_the_first_router_has_run_no_last_one_is_named(
+    monkeypatch: pytest.MonkeyPatch, sign: SignOfLife | UserError | None, has_run: bool, is_conversation: bool
+) -> None:
+    def last_sign(*_: object) -> SignOfLife | None:
+        if isinstance(sign, UserError):
+            raise sign
+        return sign
+
+    monkeypatch.setattr(router_waits, "last_sign", last_sign)
+    monkeypatch.setattr(unknown, "router_absence", lambda *_: ABSENT)
+    monkeypatch.setattr(dead_letters, "router_absence", lambda *_: ABSENT)
+    monkeypatch.setattr(dead_letters, "TopicFollower", Empty)
+    said = (
+        str(unknown.no_conversation(KAFKA, TOPICS, "new-one"))
+        if is_conversation
+        else run_command("dead-letters", "--services")
+    )
+    assert ("last one" in said) is has_run
+    assert ("No router has run yet" in said) is not has_run
+    assert ABSENT in said

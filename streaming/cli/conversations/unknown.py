@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from streaming.cli.lines import say
 from streaming.cli.meant import did_you_mean
-from streaming.cli.routing.router_waits import router_absence
+from streaming.cli.routing.router_waits import has_router_run, router_absence
 from streaming.cli.routing.service_commands import read_definitions
 from streaming.errors import UserError
 from streaming.kafka.access import AccessDeniedError
@@ -51,6 +51,8 @@ def no_conversation(kafka: Cluster, topics: Topics, conversation: str, *, is_fil
         is_filtered: Whether the user has also given filters, which may leave out the conversation.
     """
     if (absent := router_absence(kafka, topics)) is not None:
+        if not has_router_run(kafka, topics):
+            return UserError(f"No router has run yet, so none has read of a conversation {conversation!r}: {absent}")
         return UserError(
             f"No router has told of a conversation {conversation!r}. If it has begun since the last one ran, nobody "
             f"has read of it yet: {absent}"

@@ -3,7 +3,9 @@
 import time
 
 from streaming.cli.lines import say
+from streaming.cli.presence import last_sign
 from streaming.kafka.access import AccessDeniedError
+from streaming.kafka.admin import TooOldError
 from streaming.kafka.clients import Cluster
 from streaming.kafka.own_programs import absence
 from streaming.wire.topics import Topics
@@ -21,6 +23,18 @@ def router_absence(kafka: Cluster, topics: Topics) -> str | None:
         return absence(kafka, topics, "router")
     except AccessDeniedError:
         return None
+
+
+def has_router_run(kafka: Cluster, topics: Topics) -> bool:
+    """Returns whether a router has ever committed a batch, or whether this is not known.
+
+    Raises:
+        UserError: Kafka cannot be reached.
+    """
+    try:
+        return last_sign(kafka, topics, "router") is not None
+    except (AccessDeniedError, TooOldError):
+        return True
 
 
 class Patience:
