@@ -114,6 +114,13 @@ class QueueFacts:
         return found[0] if found and all(found) else ""
 
     @property
+    def written_at(self) -> str | None:
+        """Returns when the monitor wrote the queue's row, if a program of the queue has ended after that; else None."""
+        at = None if self.row is None else self.row.get("update_time")
+        ends = [each.row.last_exit.at for each in self.activators if each.row.last_exit is not None]
+        return at if at is not None and any(end > at for end in ends) else None
+
+    @property
     def needs(self) -> dict[str, Any]:
         """Returns the fields that say which programs the queue needs, also if the monitor has written no row."""
         clause = None if self.definition is None else self.definition.activation

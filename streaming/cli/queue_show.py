@@ -68,6 +68,7 @@ def _situation(facts: QueueFacts) -> Situation | None:
         is_watched=facts.present.monitor,
         gone=facts.present.gone,
         reader=facts.reader,
+        written_at=_time(facts.written_at),
         off_by=facts.off_by,
         is_check_due=has_passed(check),
         is_start_due=has_passed(row.get("next_start_time")),

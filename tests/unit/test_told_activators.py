@@ -13,7 +13,7 @@ from rich.console import Console
 from streaming.cli import activators, monitors_view
 from streaming.cli.activators import Told, absence, concerned, file_of_observer, nobody, of_interest, problems
 from streaming.cli.queue_facts import QueueFacts
-from streaming.cli.queue_show import as_json, show
+from streaming.cli.queue_show import as_json, explanation, headline_of, show
 from streaming.errors import UserError
 from streaming.kafka import own_programs
 from streaming.kafka.access import RightMissingError
@@ -404,3 +404,24 @@ def test_without_the_topic_the_rest_is_shown(
     monkeypatch.setattr(activators, "TopicFollower", refuse)
     assert activators.read(Cluster("kafka:9092"), Topics(), {"orders"}) == {}
     assert "what the activators do is unknown: Topics are missing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("written", "is_newer"),
+    [("2026-01-02T03:04:04.000Z", True), ("2026-01-02T03:04:05.678Z", False), ("2026-01-02T03:05:00.000Z", False)],
+)
+def test_of_an_exit_after_the_row_of_the_monitor_nothing_is_concluded_from_the_row(
+    written: str, is_newer: bool
+) -> None:
+    row = NOTIFIED | {
+        "last_activated_time": "2026-01-02T03:04:00.000Z",
+        "update_time": written,
+        "hindrance": "UNANSWERED",
+    }
+    ended = told(last_exit=ExitRow("2026-01-02T03:04:05.678Z", "exit code 0"))
+    found = QueueFacts("orders", 1, None, row, activators=[ended])
+    why, said = " ".join(explanation(found)), headline_of(found)
+    at = "by 2026-01-02 03:04:04 UTC. By now, its program has exited: exit code 0."
+    assert (f"no RECEIVE had come {at}" in why) is is_newer
+    assert (f"had not called RECEIVE {at}" in said) is is_newer
+    assert ("no RECEIVE has come since: its program has exited: exit code 0." in why) is not is_newer

@@ -79,6 +79,7 @@ class Situation:
         reader: The activator's knowledge of the last requested reader, in words; empty: the reader may still come.
         hindrance: Why the monitor requests no reader; None: no monitor, or an older monitor has written the row.
         waiting_where: The number of sessions that wait with WHERE, and so do not take every message.
+        written_at: When the monitor wrote the row, if a reader program has ended after that; None: no program has.
     """
 
     state: State
@@ -106,6 +107,7 @@ class Situation:
     off_by: str = ""
     hindrance: Hindrance | None = None
     waiting_where: int = 0
+    written_at: str | None = None
 
     @property
     def takers(self) -> int:
@@ -222,7 +224,10 @@ def _notified(now: Situation) -> list[str]:
     if most is not None and not now.has_notifications:  # a task that fails is requested again
         was_at = f"A task was last requested at {now.activated_at}, for activation {now.sequence}"
     sentences = [f"{was_at}, and no {answer} {has} come since"]
-    if now.reader:
+    if now.reader and now.is_watched and now.written_at is not None:
+        # The monitor is late. What the program reported before its end may still have to be read.
+        sentences[0] = f"{was_at}, and no {answer} had come by {now.written_at}. By now, {now.reader}"
+    elif now.reader:
         # `reader` is about the present. Without a monitor, the sentence before it is about the past.
         sentences[0] += f"{_now_or_then(now, ':', '. By now,')} {now.reader}"
     elif most is None:

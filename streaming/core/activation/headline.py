@@ -68,6 +68,9 @@ def _unseen(now: Situation) -> str:
 
 def _unanswered(now: Situation) -> str:
     requested = f"A reader was requested at {now.activated_at}"
+    if now.reader and now.written_at is not None:
+        answered = "called RECEIVE" if now.observed is None else "joined the consumer group"
+        return f"{requested}, and had not {answered} by {now.written_at}. By now, {now.reader}."
     if now.reader:
         return f"{requested}, but {now.reader}."
     if now.failures and now.next_start_at is not None:

@@ -55,6 +55,12 @@ NOTHING = replace(QUIET, unread=0, hindrance=Hindrance.NOTHING_UNREAD)
             replace(NOTIFIED, reader="its program has exited"),
             "no RECEIVE has come since: its program has exited. If no",
         ),
+        # The monitor is late: its row is older than the end of the program, which may have called RECEIVE meanwhile.
+        (
+            replace(NOTIFIED, reader="its program has exited: exit code 0", written_at="10:02"),
+            "Activation 7 was at 10:00, and no RECEIVE had come by 10:02. By now, its program has exited: exit code 0.",
+        ),
+        (replace(NOTIFIED, written_at="10:02"), "no RECEIVE has come since: that reader is still expected"),
         (
             replace(NOTIFIED, max_queue_readers=1, reader="no host runs"),
             "no RECEIVE has come since: no host runs. If no",

@@ -24,6 +24,16 @@ def seen(**more: Any) -> Situation:
         (ORDERS, Hindrance.UNANSWERED, "A reader was requested at 10:00, and has not called RECEIVE yet."),
         (GROUP, Hindrance.UNANSWERED, "and has not joined the consumer group yet. Until then no other"),
         (replace(ORDERS, reader="its program has exited"), Hindrance.UNANSWERED, "10:00, but its program has exited."),
+        (
+            replace(ORDERS, reader="its program has exited", written_at="10:02"),
+            Hindrance.UNANSWERED,
+            "A reader was requested at 10:00, and had not called RECEIVE by 10:02. By now, its program has exited.",
+        ),
+        (
+            replace(GROUP, reader="its program has exited", written_at="10:02"),
+            Hindrance.UNANSWERED,
+            "and had not joined the consumer group by 10:02. By now, its program has exited.",
+        ),
         (ORDERS, Hindrance.NOTHING_UNREAD, "because nothing is unread"),
         (GROUP, Hindrance.NOT_WANTED, "the observer does not say that one more would have work"),
         (seen(is_running=True), Hindrance.NOTHING_UNREAD, "because nothing is unread"),
