@@ -94,7 +94,7 @@ class Activator:
             about.config_file, about.without_entry = "", []  # the name is empty while the activator starts
             about.group_id = group_id = settings.group_id or topics.prefix + DEFAULT_GROUP_ID
             about.directory, about.host = working_directory(), socket.gethostname()
-            about.options = [*hints.place(), *(["--group-id", settings.group_id] if settings.group_id else [])]
+            about.place, about.has_own_group = hints.place(), group_id != topics.prefix + DEFAULT_GROUP_ID
             with self._store.transaction():
                 self._store.save_about(about)
             self._without_entry = QueuesWithoutEntry(about.without_entry)

@@ -79,7 +79,10 @@ def read_status(directory: Path, now_ms: int) -> Status:
 def options_of(directory: Path) -> list[str] | None:
     """Returns the options of the activator that say where Kafka is and name its consumer group; None: not known."""
     with Store(directory) as store:
-        return store.about().options
+        about = store.about()
+    if about.place is None:
+        return None
+    return [*about.place, *(["--group-id", about.group_id] if about.has_own_group else [])]
 
 
 def _queue_status(row: ActivatorRow) -> Status:

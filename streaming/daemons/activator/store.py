@@ -94,8 +94,8 @@ class About:
         group_id: The activator's consumer group.
         directory: The activator's working directory, the base of relative names of log files; empty if it is not UTF-8.
         host: The name of its machine; empty if an older version has written the record.
-        options: Its options that say where Kafka is and name its consumer group; None if an older version has written
-            the record.
+        place: Its options that say where Kafka is; None if an older version has written the record.
+        has_own_group: Whether its consumer group is not the default one of its topics.
     """
 
     instance_id: str
@@ -111,7 +111,8 @@ class About:
     group_id: str = ""
     directory: str = ""
     host: str = ""
-    options: list[str] | None = None
+    place: list[str] | None = None
+    has_own_group: bool = False
 
 
 _about_decoder = msgspec.json.Decoder(About)
