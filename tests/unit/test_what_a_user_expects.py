@@ -86,7 +86,7 @@ def test_an_unknown_option_is_named_with_the_command_of_its_family_that_has_it(w
     assert shown.endswith(f"No such option: {said}")
 
 
-PROGRAM = typer.main.get_command(app)
+PROGRAM: Any = typer.main.get_command(app)
 
 
 @pytest.mark.parametrize(
