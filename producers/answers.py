@@ -1,4 +1,4 @@
-"""Says why no answer comes: no router runs, or the router holds the messages of the conversation."""
+"""Says why no answer comes: a program of services does not run, or the router holds the conversation's messages."""
 
 import logging
 from collections.abc import Iterable, Iterator
@@ -94,10 +94,11 @@ class Unanswered:
 
     def _reasons(self, late: list[str]) -> dict[str, str]:
         """Returns identity of a reason -> its sentence."""
-        if begins := starting(self._cluster, self._topics, "router"):
-            return {"start": f"no answer yet, because {begins}"}
-        if runs_router(self._cluster, self._topics) is False:
-            return {"router": f"no answer yet, because {without_router(self._cluster, self._topics)}"}
+        for program in ("router", "transport"):
+            if begins := starting(self._cluster, self._topics, program):
+                return {"start": f"no answer yet, because {begins}"}
+            if runs(self._cluster, self._topics, program) is False:
+                return {program: f"no answer yet, because {without(self._cluster, self._topics, program)}"}
         found: dict[str, str] = {}
         for row in _held(self._cluster, self._topics, {*late}):
             found.setdefault(f"{row.to_service} {row.reason}", self._sentence(row))
@@ -107,7 +108,7 @@ class Unanswered:
         with hints.of_client(self._cluster.bootstrap_servers, self._topics.prefix):
             show = hints.command("conversation", "show", row.conversation_id)
         number = "" if row.number is None else f"{row.number}: "
-        if row.held_since is None:  # the message is on its way to another instance
+        if row.held_since is None or row.is_unacknowledged:
             return f"no answer yet to a message to {row.to_service}: {row.reason}. `{show}` says more"
         return (
             f"no answer yet, because the router holds messages to {row.to_service} since "
@@ -135,19 +136,19 @@ class AnswerReader(QueueReader):
         return super()._look()
 
 
-def runs_router(cluster: Cluster, topics: Topics) -> bool | None:
-    """Returns whether a router runs; None if this user may not see that, or if Kafka cannot be reached."""
+def runs(cluster: Cluster, topics: Topics, program: str) -> bool | None:
+    """Returns whether a program runs; None if this user may not see that, or if Kafka cannot be reached."""
     try:
-        return is_running(cluster, topics, "router")
+        return is_running(cluster, topics, program)
     except UserError:
         return None
 
 
-def without_router(cluster: Cluster, topics: Topics) -> str:
-    """Returns the sentence that no router runs, with the advice on how to start a router."""
+def without(cluster: Cluster, topics: Topics, program: str) -> str:
+    """Returns the sentence that a program does not run, with the advice on how to start it."""
     with hints.of_client(cluster.bootstrap_servers, topics.prefix):
-        advice = how_to_start(cluster, topics, "router")
-    return with_advice(f"no router is in the consumer group {topics.prefix}{own_group('router')}", advice)
+        advice = how_to_start(cluster, topics, program)
+    return with_advice(f"no {program} is in the consumer group {topics.prefix}{own_group(program)}", advice)
 
 
 def _held(cluster: Cluster, topics: Topics, conversations: set[str]) -> list[TransmissionRow]:

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from msgspec import Struct
 
 from producers import conversations
-from producers.answers import AnswerReader, Unanswered, runs_router, without_router
+from producers.answers import AnswerReader, Unanswered, runs, without
 from producers.arguments import check_optional_texts, check_place, check_texts, check_type
 from producers.conversations import Conversation, Statements
 from producers.queue_topics import check_service_topics
@@ -225,8 +225,8 @@ def _unknown(cluster: Cluster, topics: Topics, wanted: tuple[str, str], known: l
     it = f"Service {service!r} of database {database!r}"
     if begins := starting(cluster, topics, "router"):
         return f"{it} is not known yet: {begins}. Try again when it has said `run ready`."
-    if runs_router(cluster, topics) is False:
-        return f"{it} is not known, and {without_router(cluster, topics)}"
+    if runs(cluster, topics, "router") is False:
+        return f"{it} is not known, and {without(cluster, topics, 'router')}"
     found = f"The router knows no service {service!r} of database {database!r}."
     if others := sorted(name for name, other in known if other == service):
         found += f" It is a service of database {others[0]!r}."

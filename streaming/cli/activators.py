@@ -373,7 +373,7 @@ def no_reader(missing: str) -> str:
 def nobody(missing: str | None, entry: str) -> str:
     """Returns the sentence about a queue without a row, given the results of `absence` and of `entry_here`."""
     sentence = f"none has acted on a notification of this queue; {entry}"
-    return sentence if missing is None else f"{sentence}, and {missing}"
+    return sentence if missing is None else f"{sentence}. {missing[0].upper()}{missing[1:]}"
 
 
 def absence(kafka: Cluster, topics: Topics, file: str | None = None) -> str | None:

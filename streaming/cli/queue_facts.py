@@ -20,6 +20,7 @@ from streaming.core.activation.definition import DefiningCommand, QueueDefinitio
 from streaming.core.activation.queue import Queue
 from streaming.core.activation.sessions import Session
 from streaming.core.activation.settings import CoreSettings
+from streaming.core.times import iso_ms
 from streaming.errors import UserError
 from streaming.kafka.access import RightMissingError
 from streaming.kafka.admin import Admin
@@ -58,6 +59,8 @@ class QueueFacts:
         missing_topics: The sentences about the topics of its entry, if no topic of the consumer group exists.
         group: The consumer group that the queue stands for; None if its readers report.
         present: The programs that run, of those that the queue needs.
+        definition_then: The definition by the commands that are not newer than the row, if by all commands the queue is
+            ON, and by its row OFF; else None.
     """
 
     name: str
@@ -73,6 +76,7 @@ class QueueFacts:
     missing_topics: list[str] = field(default_factory=list)
     group: GroupFacts | None = None
     present: Present = NOBODY_MISSING
+    definition_then: QueueDefinition | None = None
 
     @property
     def is_known(self) -> bool:
@@ -89,7 +93,8 @@ class QueueFacts:
         """Returns the sentence about the cause that set the queue OFF; empty if it is ON, or the cause is not known."""
         if self.is_on or self.definition is None:
             return ""
-        return "Five rollbacks in a row have set it OFF." if self.definition.is_on else "A command has set it OFF."
+        is_commanded = not all(each.is_on for each in (self.definition, self.definition_then) if each is not None)
+        return "A command has set it OFF." if is_commanded else "Five rollbacks in a row have set it OFF."
 
     @property
     def members_now(self) -> int | None:
@@ -171,6 +176,8 @@ def find(cluster: Cluster, topics: Topics, queue: str) -> QueueFacts:
     facts.missing_topics = _missing_topics(cluster, topics, facts)
     if not facts.is_known:
         return facts
+    if facts.row is not None and not facts.is_on and definition is not None and definition.is_on:
+        facts.definition_then = definition_of(cluster, topics, queue, iso_ms(facts.row["update_time"]))
     if facts.row is not None and facts.row["activation_sequence"] > 0:
         since_ms = _activations_since_ms(facts.row["last_activated_time"])
         found = up_to(facts.row, _activations(cluster, topics, queue, since_ms))
@@ -346,22 +353,32 @@ def row_of(cluster: Cluster, topics: Topics, queue: str) -> dict[str, Any] | Non
     return next((row for row in tables.read_monitors(cluster, topics) if row["queue"] == queue), None)
 
 
-def definition_of(cluster: Cluster, topics: Topics, queue: str) -> QueueDefinition | None:
+def definition_of(cluster: Cluster, topics: Topics, queue: str, until_ms: int | None = None) -> QueueDefinition | None:
     """Returns a queue's definition as `definitions_of` does; None if the queue has none. Raises what it raises."""
-    return definitions_of(cluster, topics, {queue}).get(queue)
+    return definitions_of(cluster, topics, {queue}, until_ms).get(queue)
 
 
-def definitions_of(cluster: Cluster, topics: Topics, queues: Collection[str]) -> dict[str, QueueDefinition]:
+def definitions_of(
+    cluster: Cluster, topics: Topics, queues: Collection[str], until_ms: int | None = None
+) -> dict[str, QueueDefinition]:
     """Applies the commands of queues as the monitor does.
 
     Returns queue -> definition, without queues that no command has named or that are dropped.
+
+    Args:
+        cluster: The cluster.
+        topics: The topics.
+        queues: The queues.
+        until_ms: Later commands are left out; None: no command is.
 
     Raises:
         UserError: Kafka cannot be reached or denies access, or the monitor's topics are missing.
     """
     found: dict[str, QueueDefinition] = {}
     with TopicFollower(cluster, [topics.commands], Start.BEGINNING) as follower:
-        for queue, event, _ in _events(follower, input_records.commands_decoder, queues):
+        for queue, event, at_ms in _events(follower, input_records.commands_decoder, queues):
+            if until_ms is not None and at_ms > until_ms:
+                continue
             if isinstance(event, events.DropQueue):
                 found.pop(queue, None)
             elif isinstance(event, DefiningCommand):

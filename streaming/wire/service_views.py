@@ -4,6 +4,18 @@ from msgspec import Struct
 
 from streaming.wire.record_decoders import decoder_of
 
+_NOT_ACKNOWLEDGED = "no acknowledgement from"
+
+
+def no_acknowledgement(address: str, *, is_sent_again: bool) -> str:
+    """Returns the reason why messages for another instance are still here.
+
+    Args:
+        address: The address of the other instance.
+        is_sent_again: Whether the first message is sent again, so that the others are held.
+    """
+    return f"{_NOT_ACKNOWLEDGED} {address} yet{', so the first message is sent again' if is_sent_again else ''}"
+
 
 class EndpointRow(Struct):
     """An endpoint of a conversation; docs/contract.md explains the fields. Times are ISO 8601, so texts order them."""
@@ -45,6 +57,11 @@ class TransmissionRow(Struct):
     reason: str
     next_try: str | None
     update_time: str
+
+    @property
+    def is_unacknowledged(self) -> bool:
+        """Returns whether another instance may be away, because it has not acknowledged the first message."""
+        return self.held_since is None or self.reason.startswith(_NOT_ACKNOWLEDGED)
 
 
 decode_endpoint = decoder_of(EndpointRow)

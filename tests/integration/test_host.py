@@ -132,7 +132,7 @@ def test_functions_and_what_cannot_be_started(hosting: Hosting, tmp_path: Path) 
         assert "null byte" in hosting.wait_for(nul, type="TASK_FAILED_TO_START")[-1]["reason"]
         assert hosting.wait_for_exit(killed, -9) == [STARTED, SESSION_ENDED, exited(-9)]
         [name] = hosting.hosts_of(killed)
-        assert hosting.said_at_exit(killed) == f"its output is in that of the host {name}"
+        assert hosting.said_at_exit(killed) == f"see the output of the host {name}"
     assert "paid" in log_file.read_text()
     assert "No module named 'no_such_module'" in log_file.read_text()
 

@@ -112,7 +112,7 @@ def test_the_entry_is_told_beside_that_no_activator_runs(
     monkeypatch.setattr(activators, "_members", lambda *_: members)
     monkeypatch.setattr(own_programs, "may_run", lambda *_: False)
     text = shown()
-    assert f"; the entry queue-* of {file} matches it, and none is in the consumer group p-" in text
+    assert f"; the entry queue-* of {file} matches it. None is in the consumer group p-" in text
     assert f"queue-activation run {file}" in text
 
 

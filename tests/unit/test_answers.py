@@ -43,6 +43,8 @@ class Asking:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
         self.has_router = True
+        # Whether a transport runs beside the router.
+        self.has_transport = True
         # Other programs that run, of which the advice depends.
         self.others: tuple[str, ...] = ()
         self.held: list[TransmissionRow] = []
@@ -60,6 +62,8 @@ class Asking:
 
     def _members(self, group: str, _timeout_s: float) -> list[GroupMember]:
         member = GroupMember("id", client_id("/member"), "127.0.0.1", 1)
+        if group == "p-queue-activation-transport" and self.has_router:
+            return [member] if self.has_transport else []
         if group != "p-queue-activation-router":
             return [member] if group.endswith(self.others) else []
         self.looks += 1
@@ -117,6 +121,21 @@ def test_without_a_router_the_commands_that_start_one_are_told_after_some_second
     assert said.startswith("no answer yet, because no router is in the consumer group p-queue-activation-router.")
     assert f"`queue-activation run {PLACE}`" in said
     assert asking.told_after(60) == [], "it is told once"
+
+
+def test_without_a_transport_the_command_that_starts_one_is_told(asking: Asking) -> None:
+    asking.has_transport = False
+    ask(asking)
+    [said] = asking.told_after(5)
+    assert said.startswith("no answer yet, because no transport is in the consumer group p-queue-activation-transport.")
+    assert f"`queue-activation transport {PLACE}`" in said
+
+
+def test_a_transport_that_starts_after_its_router_is_waited_for(asking: Asking) -> None:
+    leave_note(ready=["router"])
+    asking.has_transport = False
+    ask(asking)
+    assert asking.told_after(5) == [f"no answer yet, because `run` (process {os.getpid()}) is starting"]
 
 
 def test_a_router_that_is_gone_again_is_told_again(asking: Asking) -> None:

@@ -5,8 +5,8 @@ import re
 from streaming.core.conversations import decisions, delivery, held_messages
 from streaming.core.conversations.endpoint_states import State
 from streaming.core.conversations.settings import ConversationSettings
-from streaming.core.conversations.transmission import SENT_AGAIN
 from streaming.core.routing.explanation import NUMBERS
+from streaming.wire.service_views import no_acknowledgement
 from tests.support.command_lines import ROOT
 
 DOCUMENT = (ROOT / "docs" / "conversations.md").read_text()
@@ -40,5 +40,5 @@ def test_every_state_and_reason_is_in_the_document() -> None:
     for state in State:
         assert state is State.ABSENT or f"| {state.name} |" in DOCUMENT
     assert held_messages.LET_GO in DOCUMENT
-    assert SENT_AGAIN in DOCUMENT
+    assert no_acknowledgement("tcp://...", is_sent_again=True) in DOCUMENT
     assert delivery.RETURN_AWAITED.removesuffix(" by the transport") in DOCUMENT

@@ -3,12 +3,14 @@
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from streaming.core.conversations.conversation import SPOKEN_STEP_MS
 from streaming.core.times import iso_time
 from streaming.spark.routing.sources import RouterSource
 from streaming.spark.shard_worker import TakenShard
+from streaming.wire.service_views import TransmissionRow
 from tests.unit.core.test_conversation_restoring import SETTINGS, message, row, run, started
 
 
@@ -111,3 +113,18 @@ def test_the_next_try_of_what_is_not_acknowledged_is_never_past(is_answer: bool)
         # The router does not know whether a transport has reached the address.
         assert (view["held_since"], view["reason"]) == (None, "no acknowledgement from tcp://far:1 yet")
     assert len(tries) == 7  # after 4, 8, 16, 32, 64, 64 and 64 s
+
+
+def test_of_messages_behind_one_that_is_sent_again_the_address_is_told() -> None:
+    route, begin = {**TO_ORDERS, "address": "tcp://far:1"}, message(0, "a", begin=True, **FROM_STOCK)
+    rows = [*commands(0, *STOCK_AND_ROUTE, route), begin, message(1, "a", **FROM_STOCK)]
+    state: Any = None
+    view: dict[str, Any] | None = None
+    for second in range(10):
+        taken = run(state, rows if not second else [], SETTINGS, at_ms=1_000 * (second + 1))
+        state, view = taken.state or state, shown(taken, b"a/initiator") or view
+    assert view is not None
+    assert view["reason"] == "no acknowledgement from tcp://far:1 yet, so the first message is sent again"
+    held = msgspec.convert(view, TransmissionRow)
+    assert held.held_since is not None
+    assert held.is_unacknowledged

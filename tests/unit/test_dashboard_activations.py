@@ -56,7 +56,7 @@ def test_a_task_that_an_activation_has_requested_is_on_the_page_with_its_reason(
         "messages accumulating",
         ">31<",
         "task read_payments 5f0c3d0e",
-        "1 activation in the last",
+        "1 entry in the last",
     ):
         assert part in text, part
     assert "messages accumulating" in ask(application_of(view)).text

@@ -327,10 +327,10 @@ def test_the_activations_are_those_of_the_last_hour_or_the_last_ones_that_are_ke
     view = RowsInMemory([], sent)
     text = shown(view, "/activity")
     assert names(text) == ["newest", "new"]
-    assert "2 activations in the last hour, 2 shown." in text
+    assert "2 entries in the last hour, 2 shown." in text
     monkeypatch.setattr(live_view, "KEPT_ACTIVATIONS", 2)
     monkeypatch.setattr(pages, "KEPT_ACTIVATIONS", 2)
-    assert "2 activations among the last 2, 2 shown." in shown(RowsInMemory([], sent), "/activity")
+    assert "2 entries among the last 2, 2 shown." in shown(RowsInMemory([], sent), "/activity")
     assert "No queue was activated in the last hour." in shown(RowsInMemory([], sent[:1]), "/activity")
     assert "None of the last 2 activations is of a queue that matches" in shown(view, "/activity?search=x")
     fewer = RowsInMemory([], sent[1:2])

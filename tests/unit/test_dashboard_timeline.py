@@ -1,6 +1,7 @@
 """The timeline of a queue, made from its records alone, and its picture."""
 
 import re
+from dataclasses import replace
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -184,6 +185,15 @@ def test_what_no_row_says_is_marked_as_unknown() -> None:
     assert "not known: no record of this time was found" in picture(of())
 
 
+def test_after_the_last_sign_of_life_of_a_monitor_that_does_not_run_nothing_is_known() -> None:
+    lanes = {"unread", "quiet window", "reader requested"}
+    line = replace(of(rows=(row(0),)), rows_until_ms=FROM_MS + 30_000)
+    assert unknown(line) == dict.fromkeys(lanes, "425.0")
+    [polygon] = [each for each in ET.fromstring(str(picture(line))).iter("polygon") if each.get("class") == "unread"]
+    assert {corner.split(",")[0] for corner in polygon.attrib["points"].split()} == {"150.0", "575.0"}
+    assert unknown(replace(of(), rows_until_ms=FROM_MS - 1)) == dict.fromkeys(lanes, "850.0")
+
+
 def test_times_that_are_none_and_counts_below_zero_break_nothing() -> None:
     broken = row(0, "NOTIFIED", last_activated_time=GARBAGE, next_check_time="soon", quiet_until="", unread_messages=-5)
     line = of(rows=(broken | {"update_time": "yesterday"}, row(0, quiet_since=GARBAGE, quiet_until=GARBAGE)))
@@ -248,6 +258,11 @@ def test_sparklines_have_one_scale_of_time_that_ends_now() -> None:
     assert corners((-SPARK_MS * 9, 7), (-SPARK_MS * 2, 0)) == [(0, 19), (90, 19)]
     assert corners((-SPARK_MS * 9, 0), (-SPARK_MS // 2, 4)) == [(0, 19), (45, 19), (45, 1), (90, 1)]
     assert corners((-SPARK_MS // 3, 2), (SPARK_MS, 2)) == [(60, 1), (90, 1), (90, 1), (90, 1)]
+
+
+def test_a_sparkline_ends_where_the_number_is_no_longer_known() -> None:
+    drawn = sparkline([(0, 3)], SPARK_MS, SPARK_MS // 2)
+    assert 'points="0.0,1.0 45.0,1.0"' in drawn
 
 
 def test_an_activation_names_the_new_reader_that_came_before_the_next_one() -> None:

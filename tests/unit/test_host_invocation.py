@@ -152,7 +152,7 @@ def test_the_output_of_a_task_is_told_with_its_last_line_if_that_may_be_told(tmp
     assert invocation(HostConfig([secret]), task(), CONNECTION).output("vm:1") == f"log {log_file}"
     elsewhere = msgspec.structs.replace(procedure, log_file=None)
     own = invocation(HostConfig([elsewhere]), task(), CONNECTION).output("vm:1")
-    assert own == "its output is in that of the host vm:1"
+    assert own == "see the output of the host vm:1"
 
 
 @pytest.mark.parametrize(

@@ -43,8 +43,8 @@ class Topic:
 
     def to_end(self) -> list[Message]:
         return [
-            Message(key=key.encode(), value=None if value is None else json.dumps(value).encode(), timestamp=(1, 5_000))
-            for key, value in self.records.get(self._topic, [])
+            Message(key=key.encode(), value=None if value is None else json.dumps(value).encode(), timestamp=(1, at_ms))
+            for at_ms, (key, value) in enumerate(self.records.get(self._topic, []), 5_000)
         ]
 
 
@@ -69,6 +69,18 @@ def test_the_queue_is_named_that_may_be_meant(monkeypatch: pytest.MonkeyPatch, g
         monkeypatch.setattr(module, "TopicFollower", Topic)
     monkeypatch.setattr(group_facts, "find", lambda *_: GroupFacts(given))
     assert f"knows of no message for it.{meant} `queue-act" in str(queue_facts.no_queue(CLUSTER, TOPICS, given))
+
+
+def test_later_commands_are_left_out_of_the_definition_of_an_instant(monkeypatch: pytest.MonkeyPatch) -> None:
+    alter = {"type": "ALTER_QUEUE", "queue": "orders"}
+    commands = [{"type": "CREATE_QUEUE", "queue": "orders"}, alter | {"status": "OFF"}, alter | {"status": "ON"}]
+    monkeypatch.setattr(Topic, "records", {TOPICS.commands: [("orders", each) for each in commands]})
+    monkeypatch.setattr(queue_facts, "TopicFollower", Topic)
+    for until_ms, is_on in ((5_000, True), (5_001, False), (5_002, True), (None, True)):
+        definition = queue_facts.definition_of(CLUSTER, TOPICS, "orders", until_ms)
+        assert definition is not None
+        assert definition.is_on == is_on
+    assert queue_facts.definition_of(CLUSTER, TOPICS, "orders", 4_999) is None
 
 
 def test_the_last_notifications_are_those_of_the_activations_in_the_state() -> None:
@@ -128,7 +140,7 @@ def test_the_parts_that_change_are_read_at_the_same_time(monkeypatch: pytest.Mon
 def test_of_a_group_whose_topic_does_not_exist_it_is_said_as_in_queues(
     monkeypatch: pytest.MonkeyPatch, group: GroupFacts, is_told: bool
 ) -> None:
-    row = {"queue": "readers", "members": 0, "one_more": False, "activation_sequence": 0}
+    row = {"queue": "readers", "members": 0, "one_more": False, "activation_sequence": 0, "is_receive_enabled": True}
     entry = ActivatorRow("readers", "a", "g", "h", "/etc/a.toml", entry="readers", group="readers", topics=["leters"])
     told = {"readers": [Told(entry, True, 0)]}
     parts: dict[str, Any] = {"row_of": row, "_tasks": [], "_sessions": {}, "partitions_of": None, "definition_of": None}

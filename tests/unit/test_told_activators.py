@@ -236,6 +236,7 @@ def test_an_activator_runs_if_its_id_is_in_its_group(
     assert orders.at_ms == 5_000
     assert absence(Cluster("kafka:9092"), Topics()) is None
     assert nobody(None, "no entry") == "none has acted on a notification of this queue; no entry"
+    assert nobody("none runs", "add one") == "none has acted on a notification of this queue; add one. None runs"
     members[GROUP] = RightMissingError("Kafka does not grant this user its group")
     assert activators.read(Cluster("kafka:9092"), Topics(), {"orders"})["orders"][0].is_running is None
     assert "whether an activator runs is unknown: Kafka does not grant" in capsys.readouterr().err
@@ -392,7 +393,7 @@ def test_if_no_queue_waits_the_activators_are_not_asked(
 def test_without_any_activator_it_says_what_to_do(members: dict[str, Any]) -> None:
     members["p-" + GROUP] = []
     sentence = nobody(absence(Cluster("kafka:9092"), Topics("p-")), "no entry")
-    assert f"none is in the consumer group p-{GROUP}. Start one: `queue-activation activator" in sentence
+    assert f"None is in the consumer group p-{GROUP}. Start one: `queue-activation activator" in sentence
 
 
 def test_without_the_topic_the_rest_is_shown(

@@ -239,7 +239,7 @@ def reasons(rows: Iterable[TransmissionRow], *, is_routed: bool = True) -> list[
 
 def _advice(rows: Sequence[TransmissionRow]) -> str:
     """Returns advice about messages held for one reason, after a full stop; empty if the user need not do anything."""
-    if rows[0].held_since is None:
+    if rows[0].is_unacknowledged:
         return f". `{hints.command('connections')}` says whether the address can be reached"
     if rows[0].number == FORWARDING_OFF:
         return f". {hints.sending_on()}"

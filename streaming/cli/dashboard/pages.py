@@ -78,8 +78,9 @@ class QueuePages:
         found.sort(key=_SORTS[sort])
         page = paged(found, query.get("page"))
         until_ms = self._view.contact.silent_since_ms() or wall_clock.now_ms()
+        known_ms = self._rows_until_ms()
         values = {
-            "rows": [self._queue_row(row, until_ms, present) for row in page.rows],
+            "rows": [self._queue_row(row, until_ms, known_ms, present) for row in page.rows],
             "minutes": SPARK_MS // 60_000,
             "paged": page,
             "all": len(rows),
@@ -98,10 +99,10 @@ class QueuePages:
         ]
         return Page("Queues", parts, "queues_form.html", form)
 
-    def _queue_row(self, row: dict[str, Any], until_ms: int, present: Present) -> dict[str, Any]:
+    def _queue_row(self, row: dict[str, Any], until_ms: int, known_ms: int | None, present: Present) -> dict[str, Any]:
         last = self._view.last_activation(row["queue"])
         return row | {
-            "spark": sparkline(self._view.unread(row["queue"]), until_ms),
+            "spark": sparkline(self._view.unread(row["queue"]), until_ms, known_ms),
             "unread": shown_unread(row, present),
             "readers": _readers(row, present),
             "reason": last.reason if last is not None and last.sequence == row["activation_sequence"] else None,
@@ -155,7 +156,11 @@ class QueuePages:
         row = self._view.monitor(name)
         if not history.rows and row is not None and (iso_ms(row["update_time"]) or until_ms) < from_ms:
             history.before = row
-        return timeline(history, from_ms, until_ms)
+        return timeline(history, from_ms, until_ms, self._rows_until_ms())
+
+    def _rows_until_ms(self) -> int | None:
+        """Returns the time until which rows are known if no monitor runs; None if one runs, or if this is not known."""
+        return iso_ms(self._view.as_of() or "") if self._view.contact.monitor else None
 
     def activity(self, query: QueryParams) -> Page:
         """Returns the page of the last activations, newest first."""

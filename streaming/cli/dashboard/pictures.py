@@ -25,12 +25,13 @@ _TICKS_MS, _MOST_TICKS = (10_000, 60_000, 300_000, 600_000), 7
 _NEAR_EDGE = 30
 
 
-def sparkline(points: Sequence[tuple[int, int]], until_ms: int) -> Markup:
+def sparkline(points: Sequence[tuple[int, int]], until_ms: int, known_ms: int | None = None) -> Markup:
     """Returns the picture of a number in the period before an instant; an empty text if the number is not known.
 
     Args:
         points: (time in ms, the number from then on), oldest first.
         until_ms: The end of the period.
+        known_ms: The time until which the number is known; None: until the end of the period.
     """
     if not points:
         return Markup()
@@ -38,8 +39,9 @@ def sparkline(points: Sequence[tuple[int, int]], until_ms: int) -> Markup:
     before = sum(at < from_ms for at, _ in points)
     shown = [(min(max(at, from_ms), until_ms), value) for at, value in points[max(0, before - 1) :]]
     most = max(value for _, value in shown)
+    known_ms = until_ms if known_ms is None else max(known_ms, shown[-1][0])
     corners, scale = [], max(1, most)
-    for (at, value), (ends, _) in zip(shown, [*shown[1:], (until_ms, 0)], strict=True):
+    for (at, value), (ends, _) in zip(shown, [*shown[1:], (known_ms, 0)], strict=True):
         y = _SPARK_HEIGHT - 1 - value / scale * (_SPARK_HEIGHT - 2)
         corners += [f"{(x - from_ms) / SPARK_MS * _SPARK_WIDTH:.1f},{y:.1f}" for x in (at, ends)]
     return Markup(
@@ -64,20 +66,21 @@ class _Picture:
 
     def svg(self) -> Markup:
         line = self._line
-        unread = self._steps(line.unread, "unread", _UNREAD_LANE)
-        self._lane("unread", chain(self._unknown(line.rows_from_ms), unread), _UNREAD_LANE)
+        known_ms = line.until_ms if line.rows_until_ms is None else max(line.rows_until_ms, line.rows_from_ms)
+        unread = self._steps(line.unread, "unread", _UNREAD_LANE, known_ms)
+        self._lane("unread", chain(self._unknown(line.rows_from_ms, known_ms), unread), _UNREAD_LANE)
         if not line.is_silent:
             self._lane("arrivals", self._dots(((at, f"{count:,} arrived") for at, count in line.arrivals), "arrival"))
             self._lane("received", self._dots(((at, f"{count:,} received") for at, count in line.receives), "receive"))
             self._lane("found nothing", self._dots(((at, "found the queue empty") for at in line.empties), "empty"))
         quiet = self._bars(line.quiet, "quiet", "quiet window: no messages count as accumulating")
-        self._lane("quiet window", chain(self._unknown(line.rows_from_ms), quiet))
+        self._lane("quiet window", chain(self._unknown(line.rows_from_ms, known_ms), quiet))
         suppressed = self._bars(line.suppressed, "suppressed", "a reader was requested and is awaited")
-        self._lane("reader requested", chain(self._unknown(line.rows_from_ms), suppressed))
+        self._lane("reader requested", chain(self._unknown(line.rows_from_ms, known_ms), suppressed))
         self._lane("activations", self._activations())
         if line.members:
-            members = self._steps(line.members, "members", _LANE)
-            self._lane("members", chain(self._unknown(line.members_from_ms), members))
+            members = self._steps(line.members, "members", _LANE, line.until_ms)
+            self._lane("members", chain(self._unknown(line.members_from_ms, line.until_ms), members))
         self._readers()
         height = self._y + 24
         # The names of the lanes do not scroll, so they are a picture of their own.
@@ -126,27 +129,31 @@ class _Picture:
             begin, end = self._x(span.from_ms), self._x(span.until_ms or self._line.until_ms)
             yield self._mark(kind, begin, max(2.0, round(end - begin, 1)), words)
 
-    def _unknown(self, until_ms: int) -> Iterator[Markup]:
-        """Yields the mark of the time before the first known value of a lane."""
-        if until_ms > self._line.from_ms:
-            span = Span(self._line.from_ms, until_ms, "unknown")
-            yield from self._bars([span], "unknown", "not known: no record of this time was found")
+    def _unknown(self, from_ms: int, until_ms: int) -> Iterator[Markup]:
+        """Yields the marks of the times before and after the known values of a lane."""
+        line = self._line
+        spans = [
+            Span(begin, end, "unknown")
+            for begin, end in ((line.from_ms, from_ms), (until_ms, line.until_ms))
+            if begin < end
+        ]
+        yield from self._bars(spans, "unknown", "not known: no record of this time was found")
 
     def _mark(self, kind: str, x: float, width: float, words: str) -> Markup:
         rect = Markup('<rect class="{}" x="{}" y="{}" width="{}" height="{}"><title>{}</title></rect>')
         return rect.format(kind, x, self._y + 4, width, _LANE - 8, words)
 
-    def _steps(self, points: Sequence[tuple[int, int]], kind: str, height: int) -> Iterator[Markup]:
+    def _steps(self, points: Sequence[tuple[int, int]], kind: str, height: int, known_ms: int) -> Iterator[Markup]:
         if not points:
             return
         most, base = max(value for _, value in points), self._y + height
         scale = (height - 6) / max(1, most)
         corners = [f"{self._x(points[0][0])},{base}"]
         for number, (at_ms, value) in enumerate(points):
-            until_ms = points[number + 1][0] if number + 1 < len(points) else self._line.until_ms
+            until_ms = points[number + 1][0] if number + 1 < len(points) else known_ms
             y = round(base - value * scale, 1)
             corners += [f"{self._x(at_ms)},{y}", f"{self._x(until_ms)},{y}"]
-        corners.append(f"{_WIDTH},{base}")
+        corners.append(f"{self._x(known_ms)},{base}")
         yield Markup('<polygon class="{}" points="{}"><title>at most {}</title></polygon>').format(
             kind, " ".join(corners), f"{most:,}"
         )

@@ -66,6 +66,7 @@ class Timeline:
         readers: The readers that did something, in order of their first report.
         window_ms: The length of the last quiet window; None: no window is known.
         is_complete: Whether all records of the period were read.
+        rows_until_ms: The time until which rows of the monitor are known; None: until the end of the period.
     """
 
     from_ms: int
@@ -81,6 +82,7 @@ class Timeline:
     readers: list[Reader] = field(default_factory=list)
     window_ms: int | None = None
     is_complete: bool = True
+    rows_until_ms: int | None = None
 
     @property
     def rows_from_ms(self) -> int:
@@ -118,9 +120,16 @@ class Timeline:
         return None if found is None else (found, found.life.from_ms - from_ms)
 
 
-def timeline(history: QueueHistory, from_ms: int, until_ms: int) -> Timeline:
-    """Returns the timeline of a period from the records of the period, and from the row before the period."""
-    line = Timeline(from_ms, until_ms, is_complete=history.is_complete)
+def timeline(history: QueueHistory, from_ms: int, until_ms: int, rows_until_ms: int | None = None) -> Timeline:
+    """Returns the timeline of a period from the records of the period, and from the row before the period.
+
+    Args:
+        history: The records.
+        from_ms: The beginning of the period.
+        until_ms: Its end.
+        rows_until_ms: The last sign of life of a monitor that does not run; None if a monitor runs.
+    """
+    line = Timeline(from_ms, until_ms, is_complete=history.is_complete, rows_until_ms=rows_until_ms)
     line.activations = history.activations
     _add_events(line, history.events)
     before = history.before

@@ -58,7 +58,7 @@ class Invocation:
             host: The name of the host that runs it.
         """
         if self.log_file is None:
-            return f"its output is in that of the host {host}"
+            return f"see the output of the host {host}"
         line = last_line(self.log_file, MAX_FAILURE_LENGTH) if self.shows_last_line else None
         log = utf8(f"log {self.log_file}")
         return log if line is None else f"last line: {line} ({log})"

@@ -7,13 +7,14 @@ from typing import Any
 
 import msgspec
 
-from streaming.core.conversations.conversation import INITIATOR, TARGET, Conversation
+from streaming.core.conversations.conversation import INITIATOR, TARGET, Conversation, Why
 from streaming.core.conversations.endpoint_states import State
 from streaming.core.routing.definitions import Definitions
 from streaming.core.times import Clock, instant_or_none, iso_time
 from streaming.spark.routing.conversation_store import shown_of
 from streaming.wire.output_records import OutputRow
 from streaming.wire.service_definitions import view_of
+from streaming.wire.service_views import no_acknowledgement
 from streaming.wire.topics import Topics
 
 _encode = msgspec.json.Encoder().encode
@@ -127,8 +128,8 @@ def _transmission_fields(conversation: Conversation, to: int, messages: int, clo
     """Returns the held messages of a direction, and the reason, as a row of sys.transmission_queue."""
     held, sender, far = conversation.directions[to].held, conversation.endpoints[TARGET - to], conversation.far_at(to)
     reason = "" if held is None else held.text
-    if far is not None and held is None:
-        reason = f"no acknowledgement from {far.address} yet"
+    if far is not None and (held is None or held.why is Why.SENT_AGAIN):
+        reason = no_acknowledgement(far.address, is_sent_again=held is not None)
     return {
         "conversation_id": conversation.conversation_id,
         "is_initiator": to == TARGET,
