@@ -82,7 +82,7 @@ class Told:
         return [*lacking, f"{name} does not run: it is not in the consumer group {self.row.group_id}{start}"]
 
     def _last_wrote(self, known: Sequence[str]) -> str:
-        return f"when it last wrote, {age(self.at_ms, wall_clock.now_ms())} ago: {'; '.join(known)}"
+        return f"when it last wrote about the queue, {age(self.at_ms, wall_clock.now_ms())} ago: {'; '.join(known)}"
 
     def reader(self, activated_at: str | None) -> str:
         """Returns the fate of the reader that was requested last; empty if the reader may still come.

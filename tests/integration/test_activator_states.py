@@ -78,7 +78,7 @@ def test_queue_show_says_from_anywhere_why_no_program_is_started(activating: Act
     assert admin.members(row["group_id"], DEADLINE_S) == [], "one that was stopped does not look alive"
     absence, past = shown("q", "")["why"]
     assert "does not run: it is not in the consumer group" in absence
-    assert past.startswith("when it last wrote, ")
+    assert past.startswith("when it last wrote about the queue, ")
     assert "there had been a crash: exit code 3, the last one at " in past
     assert past.endswith(f"; log {activating.folder}/q.log, last line: no module named orders")
 

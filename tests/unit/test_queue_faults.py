@@ -105,7 +105,7 @@ def test_that_an_activator_does_not_run_is_told_once_beside_a_missing_entry() ->
 def test_what_was_known_before_the_activator_ended_is_told_beside_that_it_does_not_run() -> None:
     down, failed = found([row()], by(is_running=False, **CRASHING))
     assert (down.kind, failed.kind) == ("no reader", "programs fail")
-    assert failed.problem.startswith("when it last wrote, ")
+    assert failed.problem.startswith("when it last wrote about the queue, ")
     last = "there had been 2 crashes in a row: exit code 3, the last one at 9999-01-01 00:10:00 UTC"
     assert failed.problem.endswith(f"{last}; log /srv/a.log, last line: no DB")
 

@@ -846,7 +846,7 @@ class TestDiagnose:
             failed = msgspec.structs.replace(entry, exits_without_receive=3, nobody_joined=True)
             monkeypatch.setattr(activators, "read", lambda *_: {"orders": [Told(failed, False, 0)]})
             [past] = queue_faults.find(KAFKA, TOPICS, activators.read(KAFKA, TOPICS))
-            assert past.problem.startswith("when it last wrote, "), "what was known before stays known"
+            assert past.problem.startswith("when it last wrote about the queue, "), "what was known before stays known"
             monkeypatch.setattr(activators, "read", lambda *_: {"orders": [Told(entry, False, 0)]})
             ready([])
             found = [fault.where for fault in queue_faults.find(KAFKA, TOPICS, activators.read(KAFKA, TOPICS))]

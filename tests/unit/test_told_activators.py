@@ -87,8 +87,8 @@ def test_what_an_activator_that_does_not_run_has_left_is_told_as_such() -> None:
         f"the activator on host-1 (config /etc/a.toml) does not run: it is not in the consumer group {GROUP}.\n" in text
     )
     assert (
-        "When it last wrote, 3 h ago: entry ord*; no program ran (at most 1); the last one ended at 2026-01-02 "
-        "03:04:05 UTC: exit code 3; it had given up after 6 crashes in a row: exit code 3, the last one at "
+        "When it last wrote about the queue, 3 h ago: entry ord*; no program ran (at most 1); the last one "
+        "ended at 2026-01-02 03:04:05 UTC: exit code 3; it had given up after 6 crashes in a row: exit code 3, the last one at "
         "2026-01-02 03:04:05 UTC; log /srv/a.log, last line: ImportError: no module orders" in text
     )
     assert "gave up" not in text
@@ -117,7 +117,9 @@ def test_json_has_the_row_and_the_reasons() -> None:
     facts = QueueFacts("orders", 1, None, None, activators=[told(is_running=False, **GAVE_UP)])
     absence, past = as_json(facts)["activators"][0]["why"]
     assert "does not run" in absence
-    assert past.startswith("when it last wrote, 3 h ago: it had given up after 6 crashes in a row: exit code 3, the ")
+    assert past.startswith(
+        "when it last wrote about the queue, 3 h ago: it had given up after 6 crashes in a row: exit"
+    )
 
 
 def test_only_those_that_are_concerned_are_told() -> None:
@@ -303,7 +305,7 @@ def test_queues_says_what_was_known_when_the_activator_ended(monkeypatch: pytest
     waiting = [monitor(name, "NOTIFIED") for name in ("orders", "two")]
     down, past = told_problems(waiting)
     assert down.startswith("2 queues: orders, two: the activator on host-1 (config /etc/a.toml) does not run")
-    assert past.startswith("queue orders: when it last wrote, ")
+    assert past.startswith("queue orders: when it last wrote about the queue, ")
     assert past.endswith(
         "exit code 3, the last one at 2026-01-02 03:04:05 UTC; log /srv/a.log, last line: " + IMPORT_ERROR
     )
