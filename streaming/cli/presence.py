@@ -245,8 +245,10 @@ def beginning(kafka: Cluster, topics: Topics, program: str, sign: SignOfLife | N
         program: The program.
         sign: The program's last sign of life.
     """
-    is_in_time = sign is not None and wall_clock.now_ms() - sign.committed_ms <= late_after_ms(sign)
-    return starting(kafka, topics, program, sign.committed_ms if sign is not None and is_in_time else 0)
+    if sign is None:
+        return starting(kafka, topics, program)
+    is_late = wall_clock.now_ms() - sign.committed_ms > late_after_ms(sign)
+    return starting(kafka, topics, program, 0 if is_late else sign.committed_ms)
 
 
 def late_after_ms(sign: SignOfLife) -> int:

@@ -255,7 +255,7 @@ def _is_in_the_way(kafka: Cluster, topics: Topics, program: str) -> bool:
     return any(process_of(each.client_id) and not has_ended(each.client_id) for each in found)
 
 
-def starting(kafka: Cluster, topics: Topics, program: str, committed_ms: int = 0) -> str:
+def starting(kafka: Cluster, topics: Topics, program: str, committed_ms: int | None = None) -> str:
     """Returns the sentence, without its period, that a `run` is about to start a program, or that it starts alone.
 
     While a `run` is about to take the place of a monitor or a router, that program runs, and the programs that were
@@ -265,12 +265,13 @@ def starting(kafka: Cluster, topics: Topics, program: str, committed_ms: int = 0
         kafka: The cluster.
         topics: The topics.
         program: The program.
-        committed_ms: When such a program last committed a batch, if that is known. A program that has committed a batch
-            since the `run` was started is not about to start.
+        committed_ms: When such a program last committed a batch; 0: so long ago that none works; None: not known. A
+            program that has committed a batch since the `run` was started is not about to start.
     """
     for each in _notes(kafka, topics, program):
-        if program in each.unready and committed_ms < each.started_ms:
-            return "" if _is_beside(kafka, topics, program, each) else each.doing()
+        if program in each.unready and (committed_ms or 0) < each.started_ms:
+            is_known_idle = committed_ms == 0
+            return each.doing() if is_known_idle or not _is_beside(kafka, topics, program, each) else ""
     return ""
 
 

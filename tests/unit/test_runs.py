@@ -690,6 +690,14 @@ class TestViews:
             assert capsys.readouterr().err.startswith(f"`run` (process {os.getpid()}) is starting. ")
             assert batches(KAFKA, TOPICS, "monitor").beginning == f"`run` (process {os.getpid()}) is starting"
 
+    def test_beside_another_one_that_does_not_work_it_is_named(
+        self, introduced: Callable[..., Present], members: dict[str, list[GroupMember]]
+    ) -> None:
+        with named_process("monitor") as other, runs.noted(note()):
+            members["p-queue-activation-monitor"] = [member(other.pid)]
+            assert introduced(51_000).gone == "The monitor is just starting"
+            assert introduced(5_000).monitor, "the other one works"
+
     @pytest.mark.parametrize("is_member", [True, False])
     @pytest.mark.usefixtures("command")
     def test_the_dashboards_page_of_programs_names_it_beside_each_program(
