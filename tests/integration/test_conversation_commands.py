@@ -131,7 +131,7 @@ def test_the_routers_metrics_tell_what_is_held_for_each_service(scene: ServiceSc
 def test_one_conversation_is_ended_on_both_sides(scene: ServiceScene) -> None:
     name = begin(scene)
     wait_for_both(scene, name)
-    assert run(scene, "conversation", "end", name) == "2 endpoints ended\n"
+    assert run(scene, "conversation", "end", name).endswith("2 endpoints ended\n"), "it may have to wait"
     shown = listed(scene, "conversation", "show", name)[0]
     assert (shown["initiator"]["state"], shown["target"]["state"]) == ("CD", "CD")
     said = run(scene, "conversation", "end", name, code=1)
@@ -166,7 +166,7 @@ def test_many_endpoints_are_ended_only_when_that_is_confirmed(scene: ServiceScen
         "conversation", "end", "--cleanup", *of_service, code=2
     )
     assert run(scene, "conversation", "end", "--cleanup", *of_service, "--idle", "7d") == "no endpoint to end\n"
-    assert run(scene, "conversation", "end", "--cleanup", *of_service, "--yes") == "20 endpoints ended\n"
+    assert run(scene, "conversation", "end", "--cleanup", *of_service, "--yes").endswith("20 endpoints ended\n")
     ended = listed(scene, "conversation", "list", *of_service, "--state", "cd")
     assert {row["conversation_id"] for row in ended} == names
     [counted] = listed(scene, "conversation", "list", *of_service, "--counts")
