@@ -113,7 +113,7 @@ def test_a_host_that_is_stopping_is_there_and_the_task_that_it_ends_has_not_fail
     queue = f"slow-{monitored.prefix}"
     shell.run("queue", "create", queue, "--procedure", "sleep")
     shell.run("send", queue, "a message")
-    assert re.search(r"^.* waiting +requested +activated ", shell.run("queues"), re.MULTILINE)
+    assert re.search(r"^.* waiting +requested +sequence ", shell.run("queues"), re.MULTILINE)
     config = tmp_path / "host.toml"
     config.write_text('[[procedures]]\nname = "sleep"\ncommand = "sleep 1000"\n')
     options = ["--bootstrap-servers", monitored.bootstrap_servers, "--topic-prefix", monitored.prefix]
