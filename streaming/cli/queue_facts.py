@@ -97,6 +97,12 @@ class QueueFacts:
         return "A command has set it OFF." if is_commanded else "Five rollbacks in a row have set it OFF."
 
     @property
+    def is_on_soon(self) -> bool:
+        """Returns whether a command sets the queue ON that the monitor has not taken yet."""
+        then = self.definition_then
+        return self.definition is not None and self.definition.is_on and then is not None and not then.is_on
+
+    @property
     def members_now(self) -> int | None:
         """Returns the number of members of the queue's group; None without a group, or if the number is not known."""
         return None if self.group is None or self.group.problem else self.group.members

@@ -72,7 +72,7 @@ def _situation(facts: QueueFacts) -> Situation | None:
         off_by=facts.off_by,
         is_check_due=has_passed(check),
         is_start_due=has_passed(row.get("next_start_time")),
-        switch_on=hints.command("queue", "alter", facts.name, "--status", "ON"),
+        switch_on=None if facts.is_on_soon else hints.command("queue", "alter", facts.name, "--status", "ON"),
         hindrance=next((each for each in Hindrance if each.value == row.get("hindrance")), None),
         waiting_where=row.get("tasks_waiting_where", 0),
         observed=observed(row, facts.present, facts.blind, facts.members_now, facts.unread_now),

@@ -294,7 +294,7 @@ GIVEN_UP = ActivatorRow(
         why(replace(QUOTED, state=State.RECEIVES_OCCURRING, unread=1, waiting=1, hindrance=Hindrance.READER_WAITS)),
         why(replace(QUOTED, state=State.RECEIVES_OCCURRING, unread=63, waiting=2, hindrance=Hindrance.READER_WAITS)),
         why(replace(QUOTED, state=State.INACTIVE, unread=0, waiting=1)),
-        why(replace(QUOTED, state=State.ABSENT, is_on=False)),
+        why(replace(QUOTED, state=State.ABSENT, is_on=False, off_by="Five rollbacks in a row have set it OFF.")),
         why(replace(QUOTED, state=State.ABSENT, has_notifications=False)),
     ],
 )

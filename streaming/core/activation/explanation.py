@@ -73,7 +73,7 @@ class Situation:
         is_topic: Whether the queue is known to be a topic, so that its readers share its partitions.
         is_watched: Whether a monitor updates the row. Otherwise the last monitor has left the row in this state.
         gone: Why no monitor updates the row, as a sentence without its period.
-        switch_on: The command line that sets the queue ON.
+        switch_on: The command line that sets the queue ON; None: it was given, and the monitor has not taken it yet.
         observed: An observer's report on the readers; None if the readers report themselves.
         off_by: The cause for which the queue is OFF, as a sentence; empty: unknown.
         reader: The activator's knowledge of the last requested reader, in words; empty: the reader may still come.
@@ -97,7 +97,7 @@ class Situation:
     has_notifications: bool
     is_topic: bool
     is_watched: bool
-    switch_on: str
+    switch_on: str | None
     gone: str = "No monitor runs"
     observed: Observed | None = None
     is_check_due: bool = False
@@ -141,13 +141,18 @@ def _absent(now: Situation) -> list[str]:
     if not now.is_on:
         return [
             "The queue is OFF: no notification is written, and no task is started; running readers continue. "
-            f"{now.off_by or 'Five rollbacks in a row set a queue OFF, and so does a command.'} "
-            f"`{now.switch_on}` sets it ON again."
+            f"{now.off_by or 'Five rollbacks in a row set a queue OFF, and so does a command.'} {_how_it_gets_on(now)}"
         ]
     return [
         "The queue has neither an event notification nor internal activation that is ON, so the monitor cannot request "
         "a reader."
     ]
+
+
+def _how_it_gets_on(now: Situation) -> str:
+    if now.switch_on is None:
+        return "A later command sets it ON, once the monitor has taken the command."
+    return f"`{now.switch_on}` sets it ON again."
 
 
 def _inactive(now: Situation) -> list[str]:
@@ -240,7 +245,7 @@ def _notified(now: Situation) -> list[str]:
         start = when(is_watched=now.is_watched, instant=now.next_start_at, is_due=now.is_start_due)
         sentences.append(f"The task {has} failed. If no {answer} comes first, the next one starts {start}.")
     elif most is not None and now.tasks_running >= most:
-        starts = _now_or_then(now, "No task is started before one exits", "No task was started before one exited")
+        starts = _now_or_then(now, "No task is started before one ends", "No task was started before one ended")
         sentences.append(f"{starts}, because {_all_tasks(now)}.")
     elif now.next_check_at is not None:
         sentences.append(f"If no {answer} comes first, {_looks(now, 'again', now.next_check_at)}.")
@@ -288,8 +293,9 @@ def _no_task(now: Situation) -> str:
 
 def _all_tasks(now: Situation) -> str:
     """Returns the sentence that the limit of tasks is reached. The monitor also counts tasks that no host has taken."""
-    run = _now_or_then(now, "run or wait", "ran or waited")
-    return f"max_queue_readers, {now.max_queue_readers}, tasks {run} for a host"
+    run = "runs or waits" if now.tasks_running == 1 else "run or wait"
+    limit = f"max_queue_readers {_now_or_then(now, 'is', 'was')} {now.max_queue_readers}"
+    return f"{limit}, and {plural(now.tasks_running, 'task')} {_now_or_then(now, run, 'ran or waited')} for a host"
 
 
 def _waiting_in_vain(now: Situation) -> str:

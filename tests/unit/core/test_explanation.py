@@ -22,6 +22,10 @@ NOTHING = replace(QUIET, unread=0, hindrance=Hindrance.NOTHING_UNREAD)
         (replace(QUIET, state=State.ABSENT, is_on=False), "The queue is OFF"),
         (replace(QUIET, state=State.ABSENT, is_on=False), "Five rollbacks in a row set a queue OFF, and so does"),
         (
+            replace(QUIET, state=State.ABSENT, is_on=False, off_by="A command has set it OFF.", switch_on=None),
+            "A command has set it OFF. A later command sets it ON, once the monitor has taken the command.",
+        ),
+        (
             replace(QUIET, state=State.ABSENT, is_on=False, off_by="A command has set it OFF."),
             "A command has set it OFF.",
         ),
@@ -68,7 +72,7 @@ NOTHING = replace(QUIET, unread=0, hindrance=Hindrance.NOTHING_UNREAD)
         (replace(NOTIFIED, max_queue_readers=1), "no RECEIVE has come since. If no RECEIVE comes first, the monitor"),
         (replace(NOTIFIED, max_queue_readers=1, failures=2, next_start_at="10:03"), "the next one starts at 10:03"),
         (replace(NOTIFIED, max_queue_readers=1, failures=2), "the monitor looks again at 10:05"),
-        (replace(NOTIFIED, max_queue_readers=2, tasks_running=2), "because max_queue_readers, 2, tasks run"),
+        (replace(NOTIFIED, max_queue_readers=2, tasks_running=2), "because max_queue_readers is 2, and 2 tasks run"),
         (replace(WAITED, waiting=1, unread=1), "A reader waits in RECEIVE and would take the next message"),
         (replace(WAITED, waiting=2, unread=1), "2 readers wait in RECEIVE and would take the next message"),
         (
@@ -82,7 +86,10 @@ NOTHING = replace(QUIET, unread=0, hindrance=Hindrance.NOTHING_UNREAD)
             "is unread is free for it, and one more reader would have no work either.",
         ),
         (NOTHING, "Nothing is unread"),
-        (replace(LIMITED, max_queue_readers=2, tasks_running=2), "max_queue_readers, 2, tasks run or wait for a host."),
+        (
+            replace(LIMITED, max_queue_readers=2, tasks_running=2),
+            "max_queue_readers is 2, and 2 tasks run or wait for a host.",
+        ),
         (QUIET, "looks next at 10:05"),
         (replace(QUIET, max_queue_readers=2, tasks_running=2, has_notifications=True), "looks next at 10:05"),
         (replace(QUIET, empty_at="10:04"), "The last RECEIVE that found nothing was at 10:04"),
@@ -177,7 +184,8 @@ LIMIT = {"max_queue_readers": 2, "tasks_running": 2}
         (replace(NOTIFIED, max_queue_readers=1, failures=2, next_start_at="10:03"), "The task had failed."),
         (
             replace(NOTIFIED, **LIMIT),  # type: ignore[arg-type]
-            "No task was started before one exited, because max_queue_readers, 2, tasks ran or waited for a host.",
+            "No task was started before one ended, because max_queue_readers was 2, and 2 tasks ran or waited for a "
+            "host.",
         ),
         (QUIET, "Readers received."),
         (NOTHING, "Nothing was unread."),
@@ -185,7 +193,7 @@ LIMIT = {"max_queue_readers": 2, "tasks_running": 2}
         (replace(BUSY, waiting=1, unread=1), "A reader waited in RECEIVE."),
         (
             replace(LIMITED, **LIMIT),  # type: ignore[arg-type]
-            "One more would have had work, but max_queue_readers, 2, tasks ran or waited for a host.",
+            "One more would have had work, but max_queue_readers was 2, and 2 tasks ran or waited for a host.",
         ),
         (
             replace(QUIET, state=State.INACTIVE, waiting=1),
@@ -280,7 +288,7 @@ class TestObservedQueues:
             ),
             (
                 replace(GROUP, max_queue_readers=2, tasks_running=2, hindrance=Hindrance.TASK_LIMIT),
-                "No task is started, because max_queue_readers, 2, tasks run or wait for a host.",
+                "No task is started, because max_queue_readers is 2, and 2 tasks run or wait for a host.",
             ),
             (seen_by(GROUP, replace(SEEN, one_more=False)), NO),
             (seen_by(GROUP, replace(SEEN, one_more=None)), UNKNOWN),
@@ -415,7 +423,10 @@ class TestObservedQueues:
             in why(replace(gone, waiting=1, hindrance=WAITED.hindrance))[-1]
         )
         full = replace(gone, max_queue_readers=2, tasks_running=2, hindrance=Hindrance.TASK_LIMIT)
-        assert "No task was started, because max_queue_readers, 2, tasks ran or waited for a host." in why(full)[-1]
+        assert (
+            "No task was started, because max_queue_readers was 2, and 2 tasks ran or waited for a host."
+            in why(full)[-1]
+        )
 
     def test_without_an_observer_nobody_knows_what_has_come_since(self) -> None:
         gone = replace(NOBODY, is_running=False)
