@@ -797,6 +797,18 @@ class TestDiagnose:
             assert [*running.programs(Definitions.of_new_instance())] == []
         assert warned == [f"not up yet: router, transport. `run` (process {os.getpid()}) is starting"]
 
+    def test_a_monitor_that_starts_beside_another_one_that_does_not_work_is_not_stuck(
+        self, members: dict[str, list[GroupMember]], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        sign = encode_sign(SignOfLife(wall_clock.now_ms() - 120_000, 10_000))
+        monkeypatch.setattr(Admin, "committed_text", lambda *_: sign)
+        warned: list[str] = []
+        running = RunningInstance(KAFKA, TOPICS, warned.append, wall_clock.now_ms())
+        with named_process("monitor") as other, runs.noted(note()):
+            members["p-queue-activation-monitor"] = [member(other.pid)]
+            assert [*running.programs(Definitions.of_new_instance())] == []
+        assert f"not up yet: monitor. `run` (process {os.getpid()}) is starting" in warned
+
     def test_the_programs_of_the_run_whose_place_another_is_about_to_take_are_up(
         self, file: Path, members: dict[str, list[GroupMember]]
     ) -> None:

@@ -12,7 +12,7 @@ from streaming.cli.activators import Told
 from streaming.cli.conversations import lists, views
 from streaming.cli.dead_letters import decode
 from streaming.cli.diagnosis import queue_faults
-from streaming.cli.presence import last_sign, lateness
+from streaming.cli.presence import beginning, last_sign, lateness
 from streaming.cli.routing.definition_faults import Fault
 from streaming.core.conversations.endpoint_states import State, Trigger, after
 from streaming.core.numbers import plural
@@ -120,7 +120,11 @@ class RunningInstance:
 
     def _stuck(self, program: str) -> Iterator[Fault]:
         sign = last_sign(self.kafka, self.topics, program)
-        if (late := lateness(program, sign, self.at_ms)) is not None:
+        if (late := lateness(program, sign, self.at_ms)) is None:
+            return
+        if begins := beginning(self.kafka, self.topics, program, sign):
+            self.warn(f"not up yet: {program}. {begins}")
+        else:
             yield Fault("program stuck", program, late)
 
     def _stuck_transport(self) -> Iterator[Fault]:
