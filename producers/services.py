@@ -224,7 +224,7 @@ def _unknown(cluster: Cluster, topics: Topics, wanted: tuple[str, str], known: l
     database, service = wanted
     it = f"Service {service!r} of database {database!r}"
     if begins := starting(cluster, topics, "router"):
-        return f"{it} is not known yet: {begins}. Try again when it has said `run ready`."
+        return f"{it} is not known yet: {begins}. Try again when it is ready."
     if runs(cluster, topics, "router") is False:
         return f"{it} is not known, and {without(cluster, topics, 'router')}"
     found = f"The router knows no service {service!r} of database {database!r}."

@@ -123,5 +123,5 @@ def test_while_run_starts_it_is_not_known_yet(monkeypatch: pytest.MonkeyPatch, m
         said = asked(monkeypatch, "shop", "//shop/bills", members)
     assert said == (
         f"Service '//shop/bills' of database 'shop' is not known yet: `run` (process {os.getpid()}) is starting. Try "
-        "again when it has said `run ready`."
+        "again when it is ready."
     )
