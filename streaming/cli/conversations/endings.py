@@ -219,7 +219,10 @@ def behind_held(ending: Ending, rows: Sequence[tuple[EndpointRow, int]]) -> Iter
     if ending.kind == "ERROR" and all(row.far_database or not row.is_initiator for row, _ in telling):
         waits = "and dropped, but the ERROR waits instead"
     elif ending.kind == "ERROR":  # the target may also be in another instance
-        waits = "and dropped. If the far side was never reached, nobody is told. Otherwise the ERROR waits"
+        them, was = ("it was", "it was not") if count == 1 else ("they were", "none was")
+        waits = (
+            f"and dropped unless {them} sent to another instance. If {was}, nobody is told. Otherwise the ERROR waits"
+        )
     conversations = {row.conversation_id for row, _ in telling}
     name = conversations.pop() if len(conversations) == 1 else "CONVERSATION"
     cleanup = hints.command("conversation", "end", name, "--cleanup")
