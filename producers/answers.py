@@ -108,7 +108,7 @@ class Unanswered:
         with hints.of_client(self._cluster.bootstrap_servers, self._topics.prefix):
             show = hints.command("conversation", "show", row.conversation_id)
         number = "" if row.number is None else f"{row.number}: "
-        if row.held_since is None or row.is_unacknowledged:
+        if row.is_unacknowledged:
             return f"no answer yet to a message to {row.to_service}: {row.reason}. `{show}` says more"
         return (
             f"no answer yet, because the router holds messages to {row.to_service} since "

@@ -14,7 +14,7 @@ import typer
 
 from streaming.cli import tables
 from streaming.cli.lines import say as say_line
-from streaming.cli.options import Json, LogFormatOption, Place
+from streaming.cli.options import Json, LogFormatOption, Place, is_given
 from streaming.errors import UserError
 from streaming.system import hints, logs, runs, stop_signals, wall_clock
 from streaming.system.logs import LogFormat
@@ -141,9 +141,8 @@ def _state_directory(context: typer.Context, given: Path) -> Path:
     """Returns the state directory to show: by default, this folder's, or the last activator's on this machine."""
     from streaming.daemons.activator.store import has_state
 
-    source, last = context.get_parameter_source("state_directory"), runs.last_state_directory()
-    is_given = source is None or source.name != "DEFAULT"
-    if is_given or last is None or runs.last_with_state(given) is not None:
+    last = runs.last_state_directory()
+    if is_given(context, "state_directory") or last is None or runs.last_with_state(given) is not None:
         return given
     with suppress(OSError):  # `read_status` says so
         if not has_state(given) and has_state(last):

@@ -785,29 +785,24 @@ class TestDiagnose:
             members.clear()
             assert [fault.kind for fault in running.programs(definitions)] == ["program down"] * 3
 
-    def test_a_monitor_whose_place_a_run_is_about_to_take_is_up(
-        self, members: dict[str, list[GroupMember]], monkeypatch: pytest.MonkeyPatch
+    @pytest.mark.parametrize(
+        ("age_ms", "not_up"), [(0, ["router, transport"]), (120_000, ["router, transport", "monitor"])]
+    )
+    def test_a_monitor_beside_a_run_that_starts_is_up_if_it_works_and_is_not_stuck_otherwise(
+        self,
+        members: dict[str, list[GroupMember]],
+        monkeypatch: pytest.MonkeyPatch,
+        age_ms: int,
+        not_up: list[str],
     ) -> None:
-        sign = encode_sign(SignOfLife(wall_clock.now_ms(), 10_000))
-        monkeypatch.setattr(Admin, "committed_text", lambda *_: sign)
-        warned: list[str] = []
-        running = RunningInstance(KAFKA, TOPICS, warned.append, wall_clock.now_ms())
-        with named_process("monitor") as first, runs.noted(note()):
-            members["p-queue-activation-monitor"] = [member(first.pid)]
-            assert [*running.programs(Definitions.of_new_instance())] == []
-        assert warned == [f"not up yet: router, transport. `run` (process {os.getpid()}) is starting"]
-
-    def test_a_monitor_that_starts_beside_another_one_that_does_not_work_is_not_stuck(
-        self, members: dict[str, list[GroupMember]], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        sign = encode_sign(SignOfLife(wall_clock.now_ms() - 120_000, 10_000))
+        sign = encode_sign(SignOfLife(wall_clock.now_ms() - age_ms, 10_000))
         monkeypatch.setattr(Admin, "committed_text", lambda *_: sign)
         warned: list[str] = []
         running = RunningInstance(KAFKA, TOPICS, warned.append, wall_clock.now_ms())
         with named_process("monitor") as other, runs.noted(note()):
             members["p-queue-activation-monitor"] = [member(other.pid)]
             assert [*running.programs(Definitions.of_new_instance())] == []
-        assert f"not up yet: monitor. `run` (process {os.getpid()}) is starting" in warned
+        assert warned == [f"not up yet: {each}. `run` (process {os.getpid()}) is starting" for each in not_up]
 
     def test_the_programs_of_the_run_whose_place_another_is_about_to_take_are_up(
         self, file: Path, members: dict[str, list[GroupMember]]
